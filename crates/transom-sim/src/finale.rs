@@ -7,7 +7,7 @@ use transom_memory::Token;
 
 use crate::model::Life;
 use crate::process::Pair;
-use crate::watch::{Stream, wants_receive};
+use crate::watch::{Stream, outlives, wants_receive};
 use crate::world::World;
 
 impl World {
@@ -149,7 +149,8 @@ impl World {
                     p.receives.is_empty() && pool.is_none_or(|pool| pool.is_empty())
                 })
             });
-            if !(send && starved) {
+            let patient = !outlives(pair.dialect) || pair.limits.receive.is_none();
+            if !(send && starved && (patient || !stream.extension)) {
                 let text = format!("{request:?} never completes");
                 watch.current = Some(id);
                 watch.fail(text);

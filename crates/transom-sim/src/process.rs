@@ -239,7 +239,8 @@ impl Process {
 impl Process {
     /// A completion queue.
     pub fn add_cq(&mut self, depth: usize, neglected: bool) {
-        let queue = CompletionQueue::new(depth, self.dialect.completion_queues);
+        let mut queue = CompletionQueue::new(depth, self.dialect.completion_queues);
+        queue.set_overrun(self.dialect.overrun);
         self.cqs.push(Cq { queue, mirror: VecDeque::new(), neglected });
     }
 }

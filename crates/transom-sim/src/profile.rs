@@ -71,23 +71,25 @@ pub struct Profile {
     pub dialect: Option<usize>,
 }
 
-static DIALECTS: [Dialect; 6] = [
+static DIALECTS: [Dialect; 7] = [
     dialect::ND2,
     dialect::ND1,
     dialect::NDK,
     dialect::NDK_MARKED_SINKS,
     dialect::WSD,
     CLOSES_TWICE,
+    dialect::VERBS,
 ];
 
 /// The same, of programs that take immediate data.
-static WITH_IMMEDIATE: [Dialect; 6] = [
+static WITH_IMMEDIATE: [Dialect; 7] = [
     Dialect { immediate: true, ..DIALECTS[0] },
     Dialect { immediate: true, ..DIALECTS[1] },
     Dialect { immediate: true, ..DIALECTS[2] },
     Dialect { immediate: true, ..DIALECTS[3] },
     Dialect { immediate: true, ..DIALECTS[4] },
     Dialect { immediate: true, ..DIALECTS[5] },
+    DIALECTS[6],
 ];
 
 /// ND2 where closing what is closed is no error (iW 8.4).

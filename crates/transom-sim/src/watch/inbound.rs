@@ -213,6 +213,7 @@ impl Watch {
         (token, address, length): (u32, u64, u64),
     ) {
         let may = match self.judge(stream, purpose, token, address, length) {
+            _ if purpose == Purpose::RemoteRead && !self.serves_reads(stream) => false,
             Verdict::Yes(_) | Verdict::Either(..) => true,
             Verdict::No(_) => false,
         };
@@ -312,6 +313,9 @@ impl Watch {
                 watch.fail(format!("a word is changed at {word:#x} for no atomic"));
                 return None;
             };
+            if !watch.serves_reads(stream) {
+                watch.fail("a queue pair that serves no Reads carries out an atomic (V92)");
+            }
             let verdict = watch.judge(stream, Purpose::RemoteAtomic, token, address, 8);
             let runs = match &verdict {
                 Verdict::Yes(runs) | Verdict::Either(runs, _) => &runs[..],

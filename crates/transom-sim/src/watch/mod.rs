@@ -11,17 +11,20 @@
 //! | `outbound` | 1, 3, 5 | frames with what was posted or asked for, and with what may be read now |
 //! | `inbound` | 1, 2, 3, 11 | frames with what the peer sent, copies with what may be written now |
 //! | `refusals` | 2, 4 | refusals with the model's own answer: a false one is a defect too |
+//! | `outlived` | 10 | what becomes of a queue pair that goes on without its connection |
 
 mod inbound;
 mod outbound;
+mod outlived;
 mod refusals;
 mod requests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use transom_core::{CompletionKind, EndReason, Flags, Operation, Sge, Status};
-use transom_memory::{Actor, ConnectionId, DomainId, Purpose, QueuePairId, Segment};
+use transom_core::dialect::{DeadWindow, PeerGone};
+use transom_core::{CompletionKind, Dialect, EndReason, Flags, Limits, Operation, Sge, Status};
+use transom_memory::{Actor, ConnectionId, DomainId, Purpose, QueuePairId, Rights, Segment};
 use transom_wire::{Role, Time};
 
 use crate::counters::Counters;
@@ -80,6 +83,8 @@ pub struct Watch {
 pub struct Pair {
     /// Protection domain.
     pub domain: DomainId,
+    /// The rules it follows.
+    pub dialect: &'static Dialect,
     /// The program's context.
     pub context: u64,
     /// The shared receive queue.
@@ -98,6 +103,18 @@ pub struct Pair {
     pub end: Option<EndId>,
     /// The connection is over, or the queue pair was flushed.
     pub over: bool,
+    /// A request has completed with an error.
+    pub lost: bool,
+    /// For how long its requests may wait.
+    pub limits: Limits,
+    /// The operations that its peer may use at all.
+    pub access: Rights,
+    /// Since when requests wait for a connection.
+    pub waits: Option<Time>,
+    /// There has been a connection.
+    pub reconnects: bool,
+    /// Requests have waited for a connection for too long.
+    pub gave_up: bool,
 }
 
 /// A request.
@@ -119,8 +136,8 @@ pub struct Posted {
     pub length: u64,
     /// When it was posted.
     pub at: Time,
-    /// The message, once it has begun.
-    pub message: Option<usize>,
+    /// The end and the message, once it has begun.
+    pub message: Option<(EndId, usize)>,
     /// The request has no message and was executed.
     pub executed: bool,
     /// Why it cannot succeed.
@@ -195,6 +212,8 @@ pub struct Stream {
     pub actor: Actor,
     /// Number and epoch.
     pub id: ConnectionId,
+    /// The rules it follows.
+    pub dialect: &'static Dialect,
     /// Which memory may be the sink of its Reads.
     pub sink: Purpose,
     /// Requests stay when the peer disconnects.
@@ -203,6 +222,10 @@ pub struct Stream {
     pub ignores: bool,
     /// Messages of the peer may bring immediate data.
     pub immediate: bool,
+    /// The program resets the queue pair.
+    pub resets: bool,
+    /// Behind its end: whether its queue pair goes on.
+    pub outlived: Option<bool>,
     /// Both sides are Transoms.
     pub extension: bool,
     /// Reads it may have under way.
@@ -333,10 +356,15 @@ impl Watch {
     pub fn established(&mut self) {
         self.with(|watch, _, stream| {
             stream.open = true;
+            if let Some(key) = stream.pair {
+                watch.connected(key);
+            }
             watch.counters.hit("connected");
             if !stream.extension {
                 watch.counters.hit("plain peer");
             }
+            // What was posted before may execute in this very call.
+            watch.start_local(stream);
         });
     }
 
@@ -355,6 +383,8 @@ impl Watch {
             if stream.messages.iter().any(|m| !m.executed) {
                 watch.counters.hit("closed while a message was under way");
             }
+            // Where a queue pair may outlive its connection, `parted` follows.
+            let queue_pair = queue_pair.filter(|_| !outlives(stream.dialect));
             if let Some(books) = watch.books.get_mut(stream.process) {
                 books.over(queue_pair, stream.id);
             }
@@ -431,10 +461,13 @@ impl Stream {
             pair: None,
             actor: Actor { domain: DomainId(0), queue_pair: QueuePairId(0), connection: Some(id) },
             id,
+            dialect,
             sink: dialect.sink,
-            keeps: dialect.peer_gone == transom_core::dialect::PeerGone::Keep,
-            ignores: dialect.dead_window == transom_core::dialect::DeadWindow::Ignored,
+            keeps: dialect.peer_gone == PeerGone::Keep,
+            ignores: dialect.dead_window == DeadWindow::Ignored,
             immediate: dialect.immediate,
+            resets: false,
+            outlived: None,
             extension: false,
             reads: 0,
             open: false,
@@ -454,6 +487,12 @@ impl Stream {
             heard: now,
         }
     }
+}
+
+/// Whether queue pairs go on without their connections (Verbs V79).
+#[must_use]
+pub fn outlives(dialect: &Dialect) -> bool {
+    dialect.peer_gone == PeerGone::Await
 }
 
 /// The immediate data of a request.

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use transom_core::{Flags, Operation, Status};
-use transom_memory::{Purpose, Scope};
+use transom_memory::{Purpose, Rule, Scope};
 use transom_wire::{Frame, Message as Wire, MessageId, Payload};
 
-use super::{Message, Pair, Stream, Watch, immediate_of, written_to};
+use super::{EndId, Message, Pair, Stream, Watch, immediate_of, written_to};
 use crate::model::{Life, Run, Verdict};
 
 /// A frame whose payload is being supplied.
@@ -87,21 +87,27 @@ impl Watch {
 
     /// The wire has agreed to start a message.
     pub fn begun(&mut self, id: MessageId, wire: &Wire) {
-        self.with(|watch, _, stream| {
+        self.with(|watch, end, stream| {
             // Bytes read for it ahead are read again.
             watch.frame_done(stream);
             watch.start_local(stream);
             let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
                 return watch.fail("a message without a queue pair");
             };
-            watch.begin(stream, &mut pair, id, wire);
+            watch.begin(end, stream, &mut pair, (id, wire));
             if let Some(key) = stream.pair {
                 watch.pairs.insert(key, pair);
             }
         });
     }
 
-    fn begin(&mut self, stream: &mut Stream, pair: &mut Pair, id: MessageId, wire: &Wire) {
+    fn begin(
+        &mut self,
+        end: EndId,
+        stream: &mut Stream,
+        pair: &mut Pair,
+        (id, wire): (MessageId, &Wire),
+    ) {
         if id.0 != stream.messages.len() as u64 {
             self.fail(format!("message {} begins after {}", id.0, stream.messages.len()));
         }
@@ -142,7 +148,7 @@ impl Watch {
         };
         let operation = request.operation;
         let list = if request.inline.is_some() { Vec::new() } else { request.list.clone() };
-        request.message = Some(stream.messages.len());
+        request.message = Some((end, stream.messages.len()));
         let request = pair.next;
         pair.next += 1;
         if !right {
@@ -187,7 +193,7 @@ impl Watch {
 
     /// A small Write is read before it begins, and leaves with its one frame as soon as it has begun.
     pub fn begun_whole(&mut self, id: MessageId, wire: &Wire) {
-        self.with(|watch, _, stream| {
+        self.with(|watch, end, stream| {
             if stream.frame.is_none() {
                 // Inline bytes are in the request already: no memory is read for them.
                 watch.start_local(stream);
@@ -199,7 +205,7 @@ impl Watch {
             let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
                 return watch.fail("a message without a queue pair");
             };
-            watch.begin(stream, &mut pair, id, wire);
+            watch.begin(end, stream, &mut pair, (id, wire));
             if let Some(key) = stream.pair {
                 watch.pairs.insert(key, pair);
             }
@@ -258,6 +264,9 @@ impl Watch {
         address: u64,
         length: u64,
     ) -> Verdict {
+        if !self.admits(stream, purpose, length) {
+            return Verdict::No(Rule::Right);
+        }
         let established = stream.open && stream.ended.is_none();
         match self.books.get(stream.process) {
             Some(books) => books.judge(&stream.actor, established, purpose, token, address, length),

@@ -4,7 +4,7 @@ use transom_core::{DenialCause, DenialRecord, Operation, Status};
 use transom_memory::{Denial, Purpose, Rule};
 
 use super::inbound::{What, may_close};
-use super::{EndId, Stream, Watch, immediate_of, wants_receive, written_to};
+use super::{EndId, Stream, Watch, immediate_of, outlives, wants_receive, written_to};
 use crate::model::Verdict;
 
 /// How long a Send waits for a receive, less the slack of one timer.
@@ -30,10 +30,8 @@ impl Watch {
                 // A handshake that took too long.
                 stream.spoilt = true;
             }
-            cause @ (DenialCause::QueuePair(_)
-            | DenialCause::Register(_)
-            | DenialCause::Bind(_)
-            | DenialCause::Other(_)) => {
+            DenialCause::QueuePair(purpose) => watch.queue_pair_denied(end, stream, *purpose),
+            cause @ (DenialCause::Register(_) | DenialCause::Bind(_) | DenialCause::Other(_)) => {
                 watch.other(end, stream, record.request, &cause.to_string());
             }
         });
@@ -57,6 +55,9 @@ impl Watch {
         if denial.access.actor != stream.actor {
             self.fail(format!("a check names {:?}, not {:?}", denial.access.actor, stream.actor));
         }
+        if !self.admits(stream, denial.access.purpose, denial.access.length) {
+            self.fail("a token is judged although the queue pair admits no such access (V93)");
+        }
         match self.rule_for(stream, denial) {
             Some(rule) if rule == denial.rule || stream.ended.is_some() => {}
             other => self.fail(format!(
@@ -69,6 +70,25 @@ impl Watch {
         if denial.access.purpose.is_remote() {
             self.counters.hit(rule.named().name());
         }
+    }
+
+    /// The queue pair itself refuses the peer (V93).
+    fn queue_pair_denied(&mut self, end: EndId, stream: &mut Stream, purpose: Purpose) {
+        self.counters.hit("refused: by the queue pair");
+        if self.admits(stream, purpose, 1) {
+            self.fail(format!("the queue pair admits {purpose:?}, and refuses it (V93)"));
+        }
+        stream.refused = true;
+        let message = if purpose == Purpose::RemoteRead && stream.frame.take().is_some() {
+            stream.serving.front().map(|serving| serving.message)
+        } else {
+            stream.inbox.pop_front().map(|piece| piece.message)
+        };
+        stream.inbox.clear();
+        if message.is_none() && stream.ended.is_none() {
+            self.fail("the queue pair refuses the peer what it did not ask for");
+        }
+        self.blame(end, message, Status::RemoteAccess);
     }
 
     fn peer_denied(&mut self, end: EndId, stream: &mut Stream, denial: &Denial) {
@@ -222,7 +242,12 @@ impl Watch {
             pair.and_then(|pair| pair.requests[pair.first..].iter().find(|r| r.context == context))
         });
         if let (Some(request), Some(context)) = (request, context) {
-            let waited = self.now.0 - request.at.0 >= PATIENCE;
+            let waited = match pair.filter(|pair| outlives(pair.dialect)) {
+                Some(pair) => {
+                    pair.limits.receive.is_some_and(|limit| request.at.after(limit) <= self.now)
+                }
+                None => self.now.0 - request.at.0 >= PATIENCE,
+            };
             let status = match request.operation {
                 Operation::Bind { .. }
                 | Operation::Invalidate { .. }
@@ -242,7 +267,7 @@ impl Watch {
                 }
                 operation if wants_receive(operation) && waited => {
                     self.counters.hit("no receive in time");
-                    Some(Status::IoTimeout)
+                    Some(stream.dialect.no_receive)
                 }
                 _ => None,
             };
@@ -259,6 +284,11 @@ impl Watch {
         };
         stream.inbox.clear();
         stream.refused = true;
+        let operation = self.peer(end).and_then(|p| p.messages.get(piece.message));
+        if operation.is_some_and(|m| m.operation.fetches()) && !self.serves_reads(stream) {
+            self.counters.hit("refused: serves no reads");
+            return self.blame(end, Some(piece.message), Status::PeerInvalidRequest);
+        }
         if piece.brings_immediate() && !stream.immediate {
             self.counters.hit("refused: immediate data");
             return self.blame(end, Some(piece.message), Status::PeerInvalidRequest);
@@ -277,7 +307,7 @@ impl Watch {
             }
             (None, Some(since)) if self.now.0 - since.0 >= PATIENCE => {
                 self.counters.hit("no receive in time");
-                Status::IoTimeout
+                self.peer(end).map_or(Status::IoTimeout, |peer| peer.dialect.no_receive)
             }
             (Some(_), _) if piece.last && invalidate.is_some() => {
                 let books = self.books.get(stream.process);

@@ -4,20 +4,26 @@
 use std::collections::VecDeque;
 
 use transom_core::{
-    Completion, CompletionFlags, ConnectionEvent, Data, Effect, EndReason, Flags, Operation,
-    Request, Sge, Side, Status,
+    Completion, CompletionFlags, ConnectionEvent, Data, Dialect, Effect, EndReason, Flags, Limits,
+    Operation, Request, Sge, Side, Status,
 };
-use transom_memory::{QueuePairId, Segment};
+use transom_memory::{DomainId, QueuePairId, Rights, Segment};
 
-use super::{EndId, Pair, PairId, Posted, Receive, Stream, Watch, written_to};
+use super::{EndId, Pair, PairId, Posted, Receive, Stream, Watch, outlives, written_to};
 use crate::model::Life;
 
 impl Pair {
     /// A queue pair, before its first post.
     #[must_use]
-    pub fn new(domain: transom_memory::DomainId, context: u64, shared: Option<usize>) -> Pair {
+    pub fn new(
+        domain: DomainId,
+        dialect: &'static Dialect,
+        context: u64,
+        shared: Option<usize>,
+    ) -> Pair {
         Pair {
             domain,
+            dialect,
             context,
             shared,
             requests: Vec::new(),
@@ -27,6 +33,12 @@ impl Pair {
             receives: VecDeque::new(),
             end: None,
             over: false,
+            lost: false,
+            limits: Limits::default(),
+            access: Rights::REMOTE,
+            waits: None,
+            reconnects: false,
+            gave_up: false,
         }
     }
 
@@ -185,7 +197,7 @@ impl Watch {
     pub fn skip_silent(&mut self, key: PairId) {
         let Some(mut pair) = self.pairs.remove(&key) else { return };
         while pair.requests.get(pair.first).is_some_and(|request| {
-            request.flags.contains(Flags::SILENT_SUCCESS) && self.has_succeeded(&pair, request)
+            request.flags.contains(Flags::SILENT_SUCCESS) && self.has_succeeded(request)
         }) {
             self.counters.hit("silent success");
             pair.first += 1;
@@ -197,7 +209,7 @@ impl Watch {
     #[must_use]
     pub fn oldest<'a>(&self, pair: &'a Pair) -> Option<&'a Posted> {
         pair.requests.get(pair.first..)?.iter().find(|request| {
-            !request.flags.contains(Flags::SILENT_SUCCESS) || !self.has_succeeded(pair, request)
+            !request.flags.contains(Flags::SILENT_SUCCESS) || !self.has_succeeded(request)
         })
     }
 
@@ -230,7 +242,7 @@ impl Watch {
                 break request;
             }
             let silent = request.flags.contains(Flags::SILENT_SUCCESS);
-            if !silent || !self.has_succeeded(pair, &request) {
+            if !silent || !self.has_succeeded(&request) {
                 return self.fail(format!(
                     "{completion:?} comes before {request:?} has completed (rule 10)"
                 ));
@@ -244,7 +256,7 @@ impl Watch {
             if request.flags.contains(Flags::SILENT_SUCCESS) {
                 self.fail("a silent success completes (rule 10)");
             }
-            if !self.has_succeeded(pair, &request) {
+            if !self.has_succeeded(&request) {
                 self.fail(format!(
                     "{:?} completes with success before it has succeeded",
                     request.operation
@@ -253,18 +265,27 @@ impl Watch {
             if u64::from(completion.length) != request.length {
                 self.fail("a completion of another length");
             }
+            if pair.lost && pair.dialect.flushes_acknowledged {
+                self.fail("a request succeeds behind one that has failed (V67)");
+            }
             self.count_success(&request);
             return;
         }
-        if let Operation::Bind { window } = request.operation
+        self.never_bound(key.0, request.operation);
+        self.judge_failure(pair, &request, completion.status);
+        pair.lost = true;
+    }
+
+    /// A Bind that has not been executed never will be (rule 6).
+    pub(super) fn never_bound(&mut self, process: usize, operation: Operation) {
+        if let Operation::Bind { window } = operation
             && let Some(object) =
-                self.books.get_mut(key.0).and_then(|b| b.objects.get_mut(&window.0))
+                self.books.get_mut(process).and_then(|b| b.objects.get_mut(&window.0))
             && object.life == Life::Reserved
         {
             object.life = Life::Dead;
             self.counters.hit("reserved and never bound");
         }
-        self.judge_failure(pair, &request, completion.status);
     }
 
     fn count_success(&mut self, request: &Posted) {
@@ -291,16 +312,16 @@ impl Watch {
     }
 
     /// Whether what a request asks for has been done.
-    fn has_succeeded(&self, pair: &Pair, request: &Posted) -> bool {
+    pub(super) fn has_succeeded(&self, request: &Posted) -> bool {
         if request.bad.is_some() {
             return false;
         }
         if !request.operation.has_data() {
             return request.executed;
         }
-        let stream = pair.end.and_then(|end| self.ends.get(&end));
-        let message = request.message.and_then(|number| stream?.messages.get(number));
-        let (Some(stream), Some(message)) = (stream, message) else { return false };
+        let Some((end, number)) = request.message else { return false };
+        let Some(stream) = self.ends.get(&end) else { return false };
+        let Some(message) = stream.messages.get(number) else { return false };
         // A plain peer vouches for Writes that complete; everything else is over when it is sent.
         let vouched = stream.extension
             || request.operation.fetches()
@@ -334,9 +355,10 @@ impl Watch {
 
     /// A request that fails has a reason, and says the right one.
     fn judge_failure(&mut self, pair: &Pair, request: &Posted, status: Status) {
-        let stream = pair.end.and_then(|end| self.ends.get(&end));
+        let end = request.message.map(|(end, _)| end).or(pair.end);
+        let stream = end.and_then(|end| self.ends.get(&end));
         let message: Option<&super::Message> =
-            request.message.and_then(|number| stream?.messages.get(number));
+            request.message.and_then(|(_, number)| stream?.messages.get(number));
         let refused = message.and_then(|message| message.refused);
         // A plain peer refuses what is over at this side: the oldest request that is left reports it.
         let late = stream.is_some_and(|stream| {
@@ -348,10 +370,9 @@ impl Watch {
         });
         let hurt = stream.is_none_or(|s: &Stream| s.hurt || s.spoilt);
         let old = self.now.since(request.at).as_millis() >= 990;
-        let peer_over =
-            pair.end.and_then(|end| self.peer(end)).is_none_or(|peer| peer.ended.is_some());
+        let peer_over = end.and_then(|end| self.peer(end)).is_none_or(|peer| peer.ended.is_some());
         // Whom the peer has refused, it tells so (rule 4), unless it stood still for as long as it may take.
-        let stood_still = pair.end.and_then(|end| self.peer(end)).is_some_and(|p| p.stood_still);
+        let stood_still = end.and_then(|end| self.peer(end)).is_some_and(|p| p.stood_still);
         let unheard = refused.is_some()
             && !hurt
             && !stood_still
@@ -371,8 +392,15 @@ impl Watch {
             }
             // The peer failed for another reason, or could not say for which.
             Status::RemoteError => peer_over || hurt,
-            Status::IoTimeout => {
+            Status::IoTimeout if !outlives(pair.dialect) => {
                 late || request.bad == Some(status) || refused == Some(status) || hurt || old
+            }
+            Status::ReceiverNotReady if outlives(pair.dialect) => {
+                late || request.bad == Some(status) || refused == Some(status)
+            }
+            Status::RetryExceeded if outlives(pair.dialect) => {
+                let silent = stream.is_some_and(|s| s.ended == Some(EndReason::TimedOut));
+                !pair.lost && !unheard && (pair.gave_up || silent && pair.over)
             }
             _ => false,
         };

@@ -84,10 +84,15 @@ impl World {
             Rights::REMOTE_ATOMIC => Purpose::RemoteAtomic,
             _ => Purpose::RemoteWrite,
         };
+        let ignorant = self.rng.once_in(8);
         let honest: Vec<Grant> = {
             let watch = self.watcher.see();
             let peer = watch.ends.get(&(link, 1 - side))?;
             let books = &watch.books[owner];
+            // Programs know what their peers' queue pairs admit, mostly.
+            let admitted = right == Rights::NONE
+                || ignorant
+                || watch.pairs.get(&peer.pair?).is_none_or(|pair| pair.access.contains(right));
             let fit = |g: &&Grant| {
                 let (token, address, length) = (g.token, g.address, g.length);
                 let (address, length) = match right {
@@ -98,7 +103,7 @@ impl World {
                 let closable = right != Rights::NONE
                     || g.pair == pair
                         && books.objects.get(&token).is_some_and(|o| o.window_of.is_some());
-                g.process == owner && closable && matches!(verdict, Verdict::Yes(_))
+                g.process == owner && closable && admitted && matches!(verdict, Verdict::Yes(_))
             };
             self.board.iter().rev().take(100).filter(fit).copied().collect()
         };

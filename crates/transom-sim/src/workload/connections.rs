@@ -1,15 +1,17 @@
 //! The lives of connections.
 
-use transom_core::tables::ConnectorState;
+use std::time::Duration;
+
+use transom_core::tables::{ConnectorState, QueuePairState};
 use transom_core::{
-    Capacity, Connector, LinkEnd, QueuePair, QueuePairConfig, QueuePairKind, Status,
+    Capacity, Connector, Limits, LinkEnd, QueuePair, QueuePairConfig, QueuePairKind, Status,
 };
-use transom_memory::{DomainId, QueuePairId};
+use transom_memory::{DomainId, QueuePairId, Rights};
 use transom_wire::ReadLimits;
 
 use super::DOMAINS;
 use crate::process::{Pair, Process};
-use crate::watch::EndId;
+use crate::watch::{EndId, outlives};
 use crate::world::World;
 
 impl World {
@@ -38,15 +40,26 @@ impl World {
     }
 
     fn connection(&mut self, process: usize, index: usize) {
+        use ConnectorState::{Bound, Disconnected, PeerGone};
+        let outlives = outlives(self.processes[process].dialect);
         let pair = &self.processes[process].pairs[index];
         match pair.connector.state() {
+            // A queue pair that was connected before, and may be again.
+            PeerGone | Disconnected if outlives && !self.rng.once_in(4) => {
+                self.renew(process, index);
+            }
+            Bound if outlives && pair.front.state() != QueuePairState::Idle => {
+                self.renew(process, index);
+            }
             ConnectorState::Bound => self.connect(process, index),
             ConnectorState::Requested if self.rng.once_in(12) => self.reject(process, index),
             ConnectorState::Requested => self.accept(process, index),
             ConnectorState::Replied if self.rng.once_in(12) => self.reject(process, index),
             ConnectorState::Replied => self.complete_connect(process, index),
             ConnectorState::Connecting | ConnectorState::Accepting | ConnectorState::Queued => {
-                if self.rng.once_in(15) {
+                if outlives && self.rng.once_in(30) {
+                    self.reset_pair(process, index);
+                } else if self.rng.once_in(15) {
                     self.cancel(process, index);
                 }
             }
@@ -72,6 +85,7 @@ impl World {
                     let pair = &mut self.processes[process].pairs[index];
                     pair.lazy = !pair.lazy;
                 }
+                5 if outlives => self.reset_pair(process, index),
                 _ => {}
             },
             ConnectorState::PeerGone => self.disconnect(process, index),
@@ -93,7 +107,6 @@ impl World {
 
     /// A new queue pair, to connect with or to be connected to.
     fn open(&mut self, index: usize) {
-        let passive = self.rng.once_in(2);
         let shared = self.rng.once_in(4);
         let process = &self.processes[index];
         let cqs = [0, 1].map(|_| self.rng.index(process.cqs.len()));
@@ -102,7 +115,12 @@ impl World {
         for _ in 0..self.rng.below(4) {
             self.receive_one(index, pair);
         }
-        if passive {
+        self.meet(index, pair);
+    }
+
+    /// A connector that has just been made connects, or is to be connected to.
+    fn meet(&mut self, index: usize, pair: usize) {
+        if self.rng.once_in(2) {
             let process = &mut self.processes[index];
             let waiter = process.waiter();
             let owner = &mut process.pairs[pair];
@@ -156,8 +174,12 @@ impl World {
             signal: None,
         });
         let mut watch = self.watcher.see();
-        let record = crate::watch::Pair::new(domain, config.context, pool);
+        let record = crate::watch::Pair::new(domain, config.dialect, config.context, pool);
         watch.pairs.insert((index, number), record);
+        drop(watch);
+        if outlives(config.dialect) {
+            self.change_limits(index, pair);
+        }
         pair
     }
 
@@ -180,6 +202,12 @@ impl World {
         let waiter = self.processes[index].waiter();
         let owner = &mut self.processes[index].pairs[pair];
         let began = owner.connector.connect(&mut owner.front, waiter, reads, length);
+        if outlives(self.processes[index].dialect)
+            && matches!(began, Ok(_) | Err(Status::ConnectionActive))
+        {
+            let key = (index, self.processes[index].pairs[pair].number);
+            self.watcher.see().connects(key, began.is_ok());
+        }
         let Ok((execution, limits)) = began else {
             self.processes[index].waiting.pop();
             return;
@@ -220,6 +248,11 @@ impl World {
         });
         if !matches!(result, Some(Ok(()))) {
             self.processes[process].waiting.retain(|w| *w != waiter);
+            let pair = &self.processes[process].pairs[index];
+            if outlives(self.processes[process].dialect) && !pair.front.is_attached() {
+                // The queue pair is another connection's next.
+                self.watcher.see().let_go(id, (process, pair.number));
+            }
         }
         self.transmit(id, 1 << 16);
     }
@@ -299,17 +332,145 @@ impl World {
                 self.call(id, false, |call, cx| call.connection.flush(cx));
                 over(self, false);
                 self.transmit(id, usize::MAX);
-            }
-            _ => {
-                let mut effects = transom_core::Effects::default();
-                if let Some(pair) = self.watcher.see().pairs.get_mut(&key) {
-                    pair.over = true;
+                if !self.processes[process].pairs[index].front.is_attached() {
+                    self.flush_unattached(process, index);
                 }
-                let Process { memory, pairs, .. } = &mut self.processes[process];
-                pairs[index].front.flush(memory, self.now, &mut effects);
-                self.watcher.see().effects(None, Some(key), &effects.list);
-                self.settled(process, index, effects.list);
             }
+            _ => self.flush_unattached(process, index),
+        }
+    }
+
+    fn flush_unattached(&mut self, process: usize, index: usize) {
+        let Process { memory, pairs, .. } = &mut self.processes[process];
+        let pair = &mut pairs[index];
+        let key = (process, pair.number);
+        {
+            let mut watch = self.watcher.see();
+            if let Some(pair) = watch.pairs.get_mut(&key) {
+                pair.over = true;
+            }
+            // Windows of a queue pair without a connection stand, if it outlives its connections.
+            if pair.front.state() == QueuePairState::Idle {
+                watch.close_windows(key);
+            }
+        }
+        let mut effects = transom_core::Effects::default();
+        pair.front.flush(memory, self.now, &mut effects);
+        self.watcher.see().effects(None, Some(key), &effects.list);
+        self.settled(process, index, effects.list);
+    }
+
+    /// A queue pair that outlives its connections begins anew, whatever is under way (V68).
+    fn reset_pair(&mut self, process: usize, index: usize) {
+        let pair = &self.processes[process].pairs[index];
+        let (key, cqs) = ((process, pair.number), pair.cqs);
+        if let Some(id) = pair.end.filter(|_| pair.front.is_attached()) {
+            if let Some(stream) = self.watcher.see().ends.get_mut(&id) {
+                stream.resets = true;
+            }
+            self.call(id, false, |call, cx| call.connection.reset(cx));
+            self.transmit(id, usize::MAX);
+        }
+        let Process { memory, pairs, cqs: queues, .. } = &mut self.processes[process];
+        let pair = &mut pairs[index];
+        let done = pair.front.reset(memory, self.now);
+        for cq in cqs {
+            if let Some(cq) = queues.get_mut(cq) {
+                cq.queue.purge(QueuePairId(key.1));
+                cq.mirror.retain(|entry| entry.queue_pair.0 != key.1);
+            }
+        }
+        let state = (pair.front.state(), pair.front.outstanding(), pair.front.is_waiting());
+        let mut watch = self.watcher.see();
+        if done.is_err() || state != (QueuePairState::Idle, (0, 0), false) {
+            watch.fail(format!("a queue pair that is reset ({done:?}) is {state:?} (V68)"));
+        }
+        watch.reset(key);
+    }
+
+    /// Another connection for a queue pair that outlives its connections: with what waits for it, or
+    /// anew.
+    fn renew(&mut self, process: usize, index: usize) {
+        let pair = &self.processes[process].pairs[index];
+        let ended = pair.front.is_attached() || pair.front.state() != QueuePairState::Idle;
+        if ended || self.rng.once_in(4) {
+            self.reset_pair(process, index);
+        }
+        let key = (process, self.processes[process].pairs[index].number);
+        if let Some(old) = self.processes[process].pairs[index].end.take() {
+            if let Some(end) = self.end_mut(old) {
+                end.pair = None;
+            }
+            self.watcher.see().let_go(old, key);
+        }
+        let owner = &mut self.processes[process];
+        owner.pairs[index].connector = Connector::new(owner.dialect, owner.caps);
+        self.meet(process, index);
+    }
+
+    /// Change what a queue pair that outlives its connections may have changed at any time.
+    pub(super) fn change(&mut self, process: usize) {
+        let answers: Vec<usize> = {
+            let watch = self.watcher.see();
+            let pairs = &self.processes[process].pairs;
+            let stream = |index: &usize| watch.ends.get(&pairs[*index].end?);
+            let answers = |index: &usize| stream(index).is_some_and(|s| !s.serving.is_empty());
+            (0..pairs.len()).filter(answers).collect()
+        };
+        // Also in the middle of an answer.
+        let busy = self.rng.pick(&answers).copied().filter(|_| self.rng.once_in(2));
+        let Some(index) = busy.or_else(|| self.any_pair(process)) else { return };
+        let mut access = Rights::REMOTE;
+        if busy.is_some() {
+            access = Rights::REMOTE_WRITE | Rights::REMOTE_ATOMIC;
+        } else if self.rng.once_in(2) {
+            return self.change_limits(process, index);
+        } else if self.rng.once_in(3) {
+            access = self.rng.one([
+                Rights::REMOTE_READ | Rights::REMOTE_WRITE,
+                Rights::REMOTE_READ | Rights::REMOTE_ATOMIC,
+                Rights::REMOTE_WRITE | Rights::REMOTE_ATOMIC,
+            ]);
+        }
+        self.change_access(process, index, access);
+        self.perhaps_pump(process, index);
+    }
+
+    /// Change how long a queue pair's requests may wait, and whether it serves Reads (V77, V79, V92, V94).
+    fn change_limits(&mut self, process: usize, index: usize) {
+        let mut limit = |least| {
+            let limit = self.rng.one([None, None, None, Some(least), Some(20), Some(1500)]);
+            limit.map(Duration::from_millis)
+        };
+        let limits = Limits {
+            connection: limit(0),
+            reconnection: limit(1),
+            receive: limit(2),
+            refuses_reads: self.rng.once_in(8),
+        };
+        let pair = &mut self.processes[process].pairs[index];
+        pair.front.set_limits(limits);
+        let (key, end) = ((process, pair.number), pair.end.filter(|_| pair.front.is_attached()));
+        if let Some(pair) = self.watcher.see().pairs.get_mut(&key) {
+            pair.limits = limits;
+        }
+        if let Some(id) = end {
+            self.hit("limits changed beneath a connection");
+            self.call(id, false, |call, _| call.connection.set_limits(limits));
+        }
+    }
+
+    /// Change what its peer may do at all (V93).
+    fn change_access(&mut self, process: usize, index: usize, access: Rights) {
+        let pair = &mut self.processes[process].pairs[index];
+        pair.front.set_access(access);
+        let (key, end) = ((process, pair.number), pair.end.filter(|_| pair.front.is_attached()));
+        if let Some(pair) = self.watcher.see().pairs.get_mut(&key) {
+            pair.access = access;
+        }
+        if let Some(id) = end {
+            self.hit("access changed beneath a connection");
+            self.call(id, false, |call, _| call.connection.set_access(access));
         }
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use transom_memory::Rights;
 
-use crate::watch::EndId;
+use crate::watch::{EndId, outlives};
 use crate::world::World;
 
 /// A token on the board, which programs have handed out. The board never forgets: some programs use
@@ -177,6 +177,7 @@ impl World {
             }
             55..=74 => self.receive(process),
             80 | 81 | 83 | 98 | 99 if self.profile.hostile > 0 => self.steal(process),
+            76..=80 if outlives(self.processes[process].dialect) => self.change(process),
             75..=82 => self.poll(process),
             83..=92 => self.connections(process),
             93 => self.poke(process),

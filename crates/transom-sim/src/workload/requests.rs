@@ -9,16 +9,19 @@ use super::aim::first_word;
 use super::{Grant, MESSAGE};
 use crate::network::End;
 use crate::process::Pair;
-use crate::watch::EndId;
+use crate::watch::{EndId, outlives};
 use crate::world::{World, is_full};
 
 impl World {
     pub(super) fn any_pair(&mut self, process: usize) -> Option<usize> {
+        // What is posted without a connection waits for one, in some dialects.
+        let waits = outlives(self.processes[process].dialect) && self.rng.once_in(4);
+        let wide = self.rng.once_in(12);
         let pairs = &self.processes[process].pairs;
         let usable = |pair: &Pair, wide: bool| {
-            !pair.released && (wide || pair.connector.state() == ConnectorState::Connected)
+            let waits = waits && pair.front.state() == QueuePairState::Idle;
+            !pair.released && (wide || waits || pair.connector.state() == ConnectorState::Connected)
         };
-        let wide = self.rng.once_in(12);
         let some: Vec<usize> = (0..pairs.len()).filter(|i| usable(&pairs[*i], wide)).collect();
         self.rng.pick(&some).copied()
     }
@@ -356,7 +359,9 @@ impl World {
                 self.hit("inline too large")
             }
             Err(Status::BufferOverflow) => self.hit("transfer too large"),
-            Err(Status::ConnectionInvalid) if before != QueuePairState::Connected => {}
+            Err(Status::ConnectionInvalid)
+                if before != QueuePairState::Connected
+                    && !outlives(self.processes[process].dialect) => {}
             Err(status) => {
                 self.watcher.see().fail(format!("{operation:?} is refused with {status:?}"));
             }
@@ -439,7 +444,8 @@ impl World {
                 self.hit("receive queue full");
             }
             Err(Status::ConnectionInvalid)
-                if matches!(state, QueuePairState::Error | QueuePairState::Disconnected) => {}
+                if matches!(state, QueuePairState::Error | QueuePairState::Disconnected)
+                    && !outlives(self.processes[process].dialect) => {}
             Err(status) => {
                 self.watcher.see().fail(format!("a receive is refused with {status:?}"));
             }

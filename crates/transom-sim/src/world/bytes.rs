@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use transom_core::{EndReason, LinkEnd, LinkWish};
+use transom_core::{Effects, EndReason, LinkEnd, LinkWish};
 
 use super::Call;
 use crate::network::{Outlet, Straight};
-use crate::watch::EndId;
+use crate::watch::{EndId, outlives};
 
 use crate::world::World;
 
@@ -156,6 +156,37 @@ impl World {
         }
     }
 
+    /// Fail what has waited for a connection for too long.
+    fn connections_due(&mut self) {
+        for place in 0..self.places.len() {
+            let process = self.places[place];
+            if !outlives(self.processes[process].dialect) {
+                continue;
+            }
+            for index in 0..self.processes[process].pairs.len() {
+                let pair = &mut self.processes[process].pairs[index];
+                if pair.front.is_attached() || pair.released {
+                    continue;
+                }
+                let key = (process, pair.number);
+                let due = pair.front.connection_due(self.now);
+                if !self.watcher.see().waits(key, &pair.front, due)
+                    || self.profile.late && self.rng.once_in(3)
+                {
+                    continue;
+                }
+                let mut effects = Effects::default();
+                self.bare(process, index, &mut effects, |pair, cx| {
+                    pair.front.on_deadline(cx.memory, cx.now, cx.effects);
+                });
+                self.watcher.see().gave_up(key);
+                self.watcher.see().effects(None, Some(key), &effects.list);
+                self.settled(process, index, effects.list);
+                self.end_overrun();
+            }
+        }
+    }
+
     /// Let time pass, and see to what is due.
     pub(crate) fn pass_time(&mut self, by: Duration) {
         if by >= LEAP && !self.watcher.see().healed {
@@ -163,6 +194,7 @@ impl World {
         }
         self.now = self.now.after(by);
         self.watcher.see().now = self.now;
+        self.connections_due();
         for id in self.ends() {
             let now = self.now;
             let due = self

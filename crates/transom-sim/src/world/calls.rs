@@ -1,5 +1,6 @@
 //! Calls into the engine, and what they have decided.
 
+use transom_core::dialect::Overrun;
 use transom_core::{
     Completion, ConnectionEvent, Cx, Effect, Effects, EndReason, Finished, Incoming, LinkWish,
     Offer, SharedReceives, Side,
@@ -9,7 +10,7 @@ use transom_wire::Role;
 use super::{Call, Ears};
 use crate::network::End;
 use crate::process::Process;
-use crate::watch::EndId;
+use crate::watch::{EndId, Stream};
 
 use crate::world::World;
 
@@ -70,13 +71,15 @@ impl World {
     fn conclude(&mut self, id: EndId, mut end: End) {
         let key = end.pair.and_then(|pair| self.pair_id(end.process, pair));
         let effects = std::mem::take(&mut end.effects.list);
-        self.watcher.see().effects(Some(id), key, &effects);
         if let Some(over) = end.connection.ended() {
+            let mut watch = self.watcher.see();
             // Some ends make no event: a Connect that was canceled.
-            if let Some(stream) = self.watcher.see().ends.get_mut(&id) {
+            if let Some(stream) = watch.ends.get_mut(&id) {
                 stream.ended.get_or_insert(over.reason);
             }
+            watch.parted(id, end.connection.is_outlived());
         }
+        self.watcher.see().effects(Some(id), key, &effects);
         let (process, pair) = (end.process, end.pair);
         let unused = end.connection.take_unused();
         let wish = end.connection.link_wish();
@@ -136,14 +139,12 @@ impl World {
             end.pair = None;
         }
         let mut watch = self.watcher.see();
-        if let Some(stream) = watch.ends.get_mut(&id)
-            && !stream.open
-            && stream.role == Role::Active
-        {
-            stream.pair = None;
-            if let Some(pair) = watch.pairs.get_mut(&key) {
-                pair.end = None;
-            }
+        let goes = |stream: &Stream| {
+            let outlived = stream.resets || stream.outlived == Some(true);
+            outlived || !stream.open && stream.role == Role::Active
+        };
+        if watch.ends.get(&id).is_some_and(goes) {
+            watch.let_go(id, key);
         }
     }
 
@@ -155,6 +156,8 @@ impl World {
         let mut effects = Effects::default();
         pair.front.complete_ended(memory, self.now, &mut effects);
         let key = (process, pair.number);
+        let due = pair.front.connection_due(self.now);
+        self.watcher.see().waits(key, &pair.front, due);
         self.watcher.see().effects(None, Some(key), &effects.list);
         self.carry_out((usize::MAX, 0), process, Some(index), effects.list);
     }
@@ -280,7 +283,9 @@ impl World {
             Ok(()) => queue.mirror.push_back(entry),
             Err(_) if dead => {}
             Err(_) => {
-                queue.mirror.clear();
+                if process.dialect.overrun == Overrun::Clear {
+                    queue.mirror.clear();
+                }
                 self.overrun.push((process.index, cq));
                 self.watcher.see().counters.hit("completion queue ran over");
             }
