@@ -94,6 +94,17 @@ impl Id {
         Ok(())
     }
 
+    /// The program has fetched DISCONNECTED.
+    pub(crate) fn end_is_fetched(&self) {
+        self.lock().end_fetched = true;
+    }
+
+    /// DISCONNECTED has been raised, or is about to be, and the program has not fetched it.
+    pub(crate) fn has_unfetched_end(&self) -> bool {
+        let inner = self.lock();
+        inner.over && !inner.end_fetched
+    }
+
     /// The program destroys the id: unfetched events go, fetched ones are waited for.
     pub(crate) fn destroy(self: &Arc<Id>) {
         let (channel, alias, gone) = {

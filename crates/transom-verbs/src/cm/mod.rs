@@ -114,6 +114,8 @@ pub(crate) struct Inner {
     alias: u32,
     /// DISCONNECTED has been said.
     over: bool,
+    /// The program has fetched DISCONNECTED.
+    end_fetched: bool,
     /// The program has destroyed the id: no event of it, or of a Request to it, comes any more.
     destroyed: bool,
     /// A listener's: its ids have this pointer of the program's until they get their own.
@@ -182,6 +184,7 @@ impl Id {
                 accepted: false,
                 alias: 0,
                 over: false,
+                end_fetched: false,
                 destroyed: false,
                 user_context: 0,
                 groups: HashSet::new(),

@@ -203,6 +203,27 @@ static void destroyed_queue_pair(void) {
         rdma_destroy_event_channel(channels[i]);
     }
 }
+/* A synchronous disconnect behind the peer's own takes the DISCONNECTED that is there; another has none. */
+static void synchronous_end(void) {
+    struct rdma_event_channel *channels[2];
+    struct rdma_cm_id *ids[2];
+    connected(ids, channels);
+    SUCCEEDS(rdma_migrate_id(ids[0], NULL));
+    SUCCEEDS(rdma_disconnect(ids[1]));
+    struct pollfd fd = {ids[0]->channel->fd, POLLIN, 0};
+    CHECK("V130", poll(&fd, 1, 20000) == 1, "no event");
+    for (int i = 0; i < 2; i++) {
+        SUCCEEDS(rdma_disconnect(ids[0]));
+        struct rdma_cm_event *event = ids[0]->event;
+        CHECK("V111", event && event->event == RDMA_CM_EVENT_DISCONNECTED, "event %s",
+              event ? rdma_event_str(event->event) : "none");
+    }
+    for (int i = 0; i < 2; i++) {
+        rdma_destroy_qp(ids[i]);
+        SUCCEEDS(rdma_destroy_id(ids[i]));
+        rdma_destroy_event_channel(channels[i]);
+    }
+}
 /* A thread that asks a channel which another one has destroyed does not end its process. */
 static void *asks_too_late(void *channel) {
     struct rdma_cm_event *event;
@@ -270,6 +291,7 @@ static void port_is_left(void) {
 int main(void) {
     destroyed_channel();
     destroyed_queue_pair();
+    synchronous_end();
     port_is_left();
     the_last_completion_comes_first(true);
     the_last_completion_comes_first(false);

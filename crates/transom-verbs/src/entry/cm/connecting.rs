@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::*;
-use crate::cm::{self, Parameters, State};
+use crate::cm::{self, Parameters};
 use crate::entry::cm::ids::{finish, look, queue_pair, show};
 use crate::entry::minus_one;
 use crate::entry::queue_pair::show_state;
@@ -137,13 +137,13 @@ pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         // SAFETY: an id of the program's.
         unsafe {
             let shell = look(id)?;
-            let was_over = shell.id.lock().state == State::Disconnected;
             let pair = queue_pair(shell.head.qp)?;
             shell.id.disconnect(pair.as_ref())?;
             if let Some(pair) = &pair {
                 show_state(pair);
             }
-            if !was_over {
+            // The peer may have left before: its DISCONNECTED is the event of this call.
+            if shell.id.has_unfetched_end() {
                 finish(shell)?;
             }
         }

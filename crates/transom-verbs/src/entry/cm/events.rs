@@ -145,6 +145,9 @@ unsafe fn taken(mut event: Event, channel: *mut rdma_event_channel) -> Result<*m
         event.kind = cm_event::CONNECT_ERROR;
         event.status = -error.0;
     }
+    if event.kind == cm_event::DISCONNECTED {
+        event.id.end_is_fetched();
+    }
     let listener = event.listener.as_ref().map(|l| cm::address_of(l));
     let listener: *mut rdma_cm_id = std::ptr::with_exposed_provenance_mut(listener.unwrap_or(0));
     let id: *mut rdma_cm_id = if event.kind == cm_event::CONNECT_REQUEST {
