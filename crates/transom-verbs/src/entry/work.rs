@@ -20,6 +20,8 @@ pub(crate) struct Builder {
     requests: Vec<Built>,
     entries: Vec<Sge>,
     bytes: Vec<u8>,
+    /// Windows that requests bind, and their keys from `wr_complete` on.
+    bound: Vec<(*mut ibv_mw, u32)>,
     /// The first error of a call in between.
     failed: Option<Errno>,
 }
@@ -38,6 +40,7 @@ impl Builder {
         self.requests.clear();
         self.entries.clear();
         self.bytes.clear();
+        self.bound.clear();
         self.failed = None;
     }
 
@@ -146,7 +149,12 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         }
         pair.sends()?;
         builder.judge_lengths(pair.longest());
-        pair.post_all(builder.list())
+        pair.post_all(builder.list())?;
+        for (window, key) in builder.bound.drain(..) {
+            // SAFETY: windows of the program's, which it keeps until their requests are posted.
+            unsafe { (*window).rkey = key };
+        }
+        Ok(())
     });
     // SAFETY: as above.
     unsafe { unlock(qp) };
@@ -250,7 +258,7 @@ unsafe extern "C" fn wr_bind_mw(
         match bound.and_then(|info| bind_in_queue(mw, key, info)) {
             Ok((operation, key)) => {
                 add(qp, operation);
-                (*mw).rkey = key;
+                builder(qp).bound.push((mw, key));
             }
             Err(error) => {
                 builder(qp).failed.get_or_insert(error);
@@ -347,7 +355,8 @@ unsafe fn set_inline(builder: &mut Builder, body: &Body, buffers: &[ibv_data_buf
     let from = builder.bytes.len();
     let most = body.queue_pair.caps.max_inline_data as usize;
     for buffer in buffers {
-        if builder.bytes.len() - from + buffer.length > most {
+        let end = (builder.bytes.len() - from).checked_add(buffer.length);
+        if end.is_none_or(|end| end > most) {
             return Err(Errno::EINVAL);
         }
         if buffer.length > 0 {

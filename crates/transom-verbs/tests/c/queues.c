@@ -533,6 +533,11 @@ int main(void) {
         EXPECT_WC("V91", e.scq, 7, IBV_WC_SUCCESS);
         EXPECT_WC("V91", e.scq, 8, IBV_WC_SUCCESS);
         CHECK("V91", !memcmp(f.buf + 2200, "01xyz", 5), "bytes");
+        struct ibv_data_buf wraps[2] = {{longer, 8}, {longer, (size_t)-8}};
+        ibv_wr_start(qx);
+        W(9, 2202);
+        ibv_wr_set_inline_data_list(qx, 2, wraps);
+        FAILS("V91", ibv_wr_complete(qx), EINVAL);
         qp_state(q, IBV_QPS_SQD);
         ibv_wr_start(qx);
         for (int i = 0; i < 40; i++) {

@@ -310,6 +310,16 @@ static void by_wr(void) {
     EXPECT_WC("V91", e.scq, 1, OK);
     CHECK("V47", (w->rkey & 0xff) == 9, "rkey %x", w->rkey);
     asks(WRITE, 0, 8, w->rkey, OK);
+    /* What is not posted binds nothing, and the window has the key it had. */
+    ibv_wr_start(q);
+    ibv_wr_bind_mw(q, w, (w->rkey & ~0xffu) | 10, &info);
+    ibv_wr_abort(q);
+    CHECK("V91", (w->rkey & 0xff) == 9, "rkey %x of an aborted bind", w->rkey);
+    ibv_wr_start(q);
+    ibv_wr_bind_mw(q, w, (w->rkey & ~0xffu) | 10, &info);
+    ibv_wr_bind_mw(q, o, 5, &info); /* type 1 */
+    FAILS("V91", ibv_wr_complete(q), EINVAL);
+    CHECK("V91", (w->rkey & 0xff) == 9, "rkey %x of a refused bind", w->rkey);
     ibv_wr_start(q);
     q->wr_id = 2;
     ibv_wr_local_inv(q, w->rkey);
