@@ -12,6 +12,9 @@ pub struct Fault {
     pub placed: usize,
 }
 
+/// Bytes that one instruction moves: the length of most small messages, which have a shorter way.
+const WORD: usize = 8;
+
 /// Bytes at the end that are published together: the largest aligned power of two that ends where
 /// the copy ends, at most 8.
 pub(super) fn tail_length(end: usize, length: usize) -> usize {
@@ -32,12 +35,24 @@ pub(super) fn tail_length(end: usize, length: usize) -> usize {
 ///
 /// # Errors
 /// [`Fault`], with the bytes that were placed.
+#[inline(always)]
 pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
     let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
-    let tail = tail_length(address.wrapping_add(bytes.len()), bytes.len());
+    if bytes.len() == WORD && address.is_multiple_of(WORD) {
+        // SAFETY: the source is a live slice of a word; the destination is the caller's promise, and a
+        // fault on it is recovered.
+        return unsafe { machine::copy_word(address as *mut u8, bytes.as_ptr()) };
+    }
     // SAFETY: the source is a live slice; the destination is the caller's promise, and a fault
     // on it is recovered.
-    unsafe { machine::copy(address as *mut u8, bytes.as_ptr(), bytes.len(), tail) }
+    unsafe { copy_in_order(address as *mut u8, bytes.as_ptr(), bytes.len()) }
+}
+
+/// Copy to memory that programs may spin on.
+unsafe fn copy_in_order(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
+    let tail = tail_length(to.addr().wrapping_add(length), length);
+    // SAFETY: the caller's promises.
+    unsafe { machine::copy(to, from, length, tail) }
 }
 
 /// Read `into.len()` bytes of host memory at `host`.
@@ -48,6 +63,7 @@ pub unsafe fn copy_in(host: u64, bytes: &[u8]) -> Result<(), Fault> {
 ///
 /// # Errors
 /// [`Fault`], with the bytes that were read.
+#[inline(always)]
 pub unsafe fn copy_out(host: u64, into: &mut [u8]) -> Result<(), Fault> {
     // SAFETY: the destination is a live exclusive slice; the source is the caller's promise.
     unsafe { copy_out_raw(host, into.as_mut_ptr(), into.len()) }
@@ -57,8 +73,13 @@ pub unsafe fn copy_out(host: u64, into: &mut [u8]) -> Result<(), Fault> {
 ///
 /// # Safety
 /// As [`copy_out`]; and `into` is valid for writes of `length` bytes.
+#[inline(always)]
 pub(crate) unsafe fn copy_out_raw(host: u64, into: *mut u8, length: usize) -> Result<(), Fault> {
     let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
+    if length == WORD {
+        // SAFETY: the caller's promises; a fault on the source is recovered.
+        return unsafe { machine::copy_word(into, address as *const u8) };
+    }
     // SAFETY: the caller's promises; a fault on the source is recovered. No tail: no program spins
     // on our buffer.
     unsafe { machine::copy(into, address as *const u8, length, 0) }
@@ -72,9 +93,8 @@ pub(crate) unsafe fn copy_across(from: u64, to: u64, length: usize) -> Result<()
     let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else {
         return Err(Fault { placed: 0 });
     };
-    let tail = tail_length(to.wrapping_add(length), length);
     // SAFETY: the caller's promises; a fault on either side is recovered.
-    unsafe { machine::copy(to as *mut u8, from as *const u8, length, tail) }
+    unsafe { copy_in_order(to as *mut u8, from as *const u8, length) }
 }
 
 /// x86-64: assembly whose faults the handler in [`super::fault`] redirects.
@@ -95,6 +115,8 @@ pub(super) mod machine {
         ".globl __transom_copy_0_1_fast",
         hidden!("__transom_copy_0_1_exact"),
         ".globl __transom_copy_0_1_exact",
+        hidden!("__transom_copy_0_1_word"),
+        ".globl __transom_copy_0_1_word",
         hidden!("__transom_copy_0_1_end"),
         ".globl __transom_copy_0_1_end",
         ".p2align 5",
@@ -162,6 +184,13 @@ pub(super) mod machine {
         "7:",
         "mov al, [rsi]",
         "mov [rdi], al",
+        "jmp 8f",
+        // As with body 0 and tail 8.
+        "__transom_copy_0_1_word:",
+        "xor ecx, ecx",
+        "mov r8d, 8",
+        "mov rax, [rsi]",
+        "mov [rdi], rax",
         "8:",
         "xor r8d, r8d",
         "__transom_copy_0_1_end:",
@@ -172,6 +201,7 @@ pub(super) mod machine {
 
     unsafe extern "sysv64" {
         fn __transom_copy_0_1(to: *mut u8, from: *const u8, body: usize, tail: usize) -> usize;
+        fn __transom_copy_0_1_word(to: *mut u8, from: *const u8) -> usize;
         static __transom_copy_0_1_fast: u8;
         static __transom_copy_0_1_exact: u8;
         static __transom_copy_0_1_end: u8;
@@ -188,6 +218,15 @@ pub(super) mod machine {
         // was installed just now, and both pointers are used for `length` bytes only.
         let left = unsafe { __transom_copy_0_1(to, from, length - tail, tail) };
         if left == 0 { Ok(()) } else { Err(finish(to, from, length, length - left)) }
+    }
+
+    /// The same for a word, by one load and one store.
+    #[inline(always)]
+    pub(super) unsafe fn copy_word(to: *mut u8, from: *const u8) -> Result<(), Fault> {
+        super::super::fault::install();
+        // SAFETY: as in `copy`, for the bytes of a word.
+        let left = unsafe { __transom_copy_0_1_word(to, from) };
+        if left == 0 { Ok(()) } else { Err(finish(to, from, super::WORD, 0)) }
     }
 
     /// The copy stopped at a word; the bytes of it before the edge of the page are placed one by
@@ -244,6 +283,11 @@ pub(super) mod machine {
         // SAFETY: the caller's promise; the last `tail` bytes.
         let last = unsafe { kernel_copy(to.wrapping_add(body), from.wrapping_add(body), tail) };
         if last < tail { Err(Fault { placed: body + last }) } else { Ok(()) }
+    }
+
+    pub(super) unsafe fn copy_word(to: *mut u8, from: *const u8) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { copy(to, from, super::WORD, super::WORD) }
     }
 
     unsafe fn kernel_copy(to: *mut u8, from: *const u8, length: usize) -> usize {
