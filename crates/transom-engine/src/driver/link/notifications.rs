@@ -77,6 +77,14 @@ impl Notifications {
     /// Take over what requests that were settled have left.
     #[inline]
     pub(crate) fn later(&mut self, later: &mut Vec<Later>) {
+        // Most have left nothing.
+        if !later.is_empty() {
+            self.collect_later(later);
+        }
+    }
+
+    #[cold]
+    fn collect_later(&mut self, later: &mut Vec<Later>) {
         for work in later.drain(..) {
             self.push(Sink::call(move |_| work()), Status::Success);
         }

@@ -160,7 +160,8 @@ impl Link {
             return false;
         }
         rings.acknowledge(connection, bell, now);
-        state.report();
+        // A change of the queue pair's state ends the connection, which is not quiet then: there is
+        // nothing to report.
         self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
         state.idle_until = Some(state.housekeeping_at);
         true
