@@ -212,6 +212,7 @@ impl<B: Buffer> Region<B> {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the byte is not inside, or the buffer is read-only.
+    #[inline]
     pub fn atomic_u8(&self, at: u64) -> Result<&AtomicU8> {
         let host = self.shared.atomic::<AtomicU8>(at)?;
         // SAFETY: see `Registered::atomic`; the reference borrows `self`, which must be whole to be
@@ -224,6 +225,7 @@ impl<B: Buffer> Region<B> {
     /// # Errors
     /// [`ErrorKind::Invalid`] if the bytes are not inside or not aligned, or the buffer is
     /// read-only.
+    #[inline]
     pub fn atomic_u64(&self, at: u64) -> Result<&AtomicU64> {
         let host = self.shared.atomic::<AtomicU64>(at)?;
         // SAFETY: as above, and aligned.
@@ -294,30 +296,44 @@ impl Registered {
     }
 
     fn must_be_writable(&self, asked: impl FnOnce() -> String) -> Result<()> {
-        if self.writable {
-            return Ok(());
-        }
-        Err(Error::caller(ErrorKind::Invalid, asked(), "the buffer is read-only")
-            .accepted("a buffer of writable memory, such as a Vec<u8>"))
+        if self.writable { Ok(()) } else { Err(read_only(asked())) }
     }
 
     /// Where an atomic of type `T` lies: inside, writable, aligned. Everyone else reaches these
     /// bytes by address (peers' writes through the engine's copy, `copy_in`, other atomics), never
     /// by a reference.
+    #[inline]
     fn atomic<T>(&self, at: u64) -> Result<*mut u8> {
         let (size, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
         let host = self.host("an atomic of", at, size)?;
-        let asked = || format!("an atomic of {size} bytes at offset {at}");
-        self.must_be_writable(asked)?;
-        if host % align != 0 {
-            let offset = at + (align - host % align);
-            return Err(Error::caller(ErrorKind::Invalid, asked(), "it would not be aligned")
-                .accepted(format!("offset {offset}")));
+        match usize::try_from(host) {
+            Ok(address) if self.writable && host.is_multiple_of(align) => {
+                Ok(std::ptr::with_exposed_provenance_mut(address))
+            }
+            _ => Err(self.no_atomic(at, host, (size, align))),
         }
-        usize::try_from(host)
-            .map(std::ptr::with_exposed_provenance_mut)
-            .map_err(|_| Error::system(asked(), "no such address"))
     }
+
+    /// Why there is no atomic of this size and alignment at `host`, which lies inside.
+    #[cold]
+    fn no_atomic(&self, at: u64, host: u64, (size, align): (u64, u64)) -> Error {
+        let asked = format!("an atomic of {size} bytes at offset {at}");
+        if !self.writable {
+            return read_only(asked);
+        }
+        if !host.is_multiple_of(align) {
+            let offset = at + (align - host % align);
+            return Error::caller(ErrorKind::Invalid, asked, "it would not be aligned")
+                .accepted(format!("offset {offset}"));
+        }
+        Error::system(asked, "no such address")
+    }
+}
+
+#[cold]
+fn read_only(asked: String) -> Error {
+    Error::caller(ErrorKind::Invalid, asked, "the buffer is read-only")
+        .accepted("a buffer of writable memory, such as a Vec<u8>")
 }
 
 fn gone(asked: String, placed: usize) -> Error {
