@@ -54,6 +54,14 @@ struct Cell<K> {
     keep: AtomicPtr<K>,
 }
 
+impl<K> Cell<K> {
+    /// Whether its word was `from`; it is `to` then.
+    #[inline]
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
 #[derive(Debug)]
 enum Aside<F> {
     Waker(Waker),
@@ -187,7 +195,10 @@ impl<K, F> Cells<K, F> {
     /// under way.
     #[inline]
     pub(crate) fn succeed(&self, key: Key) -> Option<Settled<K>> {
-        let settled = self.settle(key, None)?;
+        let settled = match self.succeed_unwatched(key) {
+            Some((keep, unclaimed)) => Settled { waker: None, keep, unclaimed },
+            None => self.settle_aside(key, None)?,
+        };
         let count = self.succeeded.load(Ordering::Relaxed).wrapping_add(1);
         self.succeeded.store(count, Ordering::Release);
         Some(settled)
@@ -200,32 +211,30 @@ impl<K, F> Cells<K, F> {
 
     /// The request has failed. `None` if no such request is under way.
     pub(crate) fn fail(&self, key: Key, how: F) -> Option<Settled<K>> {
-        self.settle(key, Some(how))
+        self.settle_aside(key, Some(how))
     }
 
+    /// The success of a request for which no waker lies aside: what it kept, and whether its result
+    /// will never be asked for. `None`: it is none of these, or not any more.
     #[inline]
-    fn settle(&self, key: Key, failure: Option<F>) -> Option<Settled<K>> {
+    fn succeed_unwatched(&self, key: Key) -> Option<(Option<Arc<K>>, bool)> {
         let cell = self.cell(key)?;
-        if failure.is_none() {
-            // Acquire: see `end`.
-            let word = cell.word.load(Ordering::Acquire);
-            let (next, unclaimed) = match word & STATE {
-                PENDING => (key.word(DONE), false),
-                GONE => (freed(word), true),
-                _ => return self.settle_aside(key, cell, None),
-            };
-            if word >> 32 == u64::from(key.generation)
-                && let Ok(keep) = self.end(cell, word, next)
-            {
-                return Some(Settled { waker: None, keep, unclaimed });
-            }
-        }
-        self.settle_aside(key, cell, failure)
+        // Acquire: see `end`.
+        let word = cell.word.load(Ordering::Acquire);
+        let (next, unclaimed) = match word & STATE {
+            PENDING => (key.word(DONE), false),
+            GONE => (freed(word), true),
+            _ => return None,
+        };
+        let ours = word >> 32 == u64::from(key.generation);
+        let keep = if ours { self.end(cell, word, next).ok()? } else { return None };
+        Some((keep, unclaimed))
     }
 
     /// Under the lock of what lies aside.
     #[cold]
-    fn settle_aside(&self, key: Key, cell: &Cell<K>, failure: Option<F>) -> Option<Settled<K>> {
+    fn settle_aside(&self, key: Key, failure: Option<F>) -> Option<Settled<K>> {
+        let cell = self.cell(key)?;
         let mut aside = self.aside();
         let ended = if failure.is_some() { FAILED } else { DONE };
         loop {
@@ -309,21 +318,23 @@ impl<K, F> Cells<K, F> {
     #[inline]
     pub(crate) fn abandon(&self, key: Key) -> (bool, Option<Waker>) {
         let Some(cell) = self.cell(key) else { return (false, None) };
-        let exchange = |from: u64, to: u64| {
-            let exchange =
-                cell.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-            exchange.is_ok()
-        };
-        if exchange(key.word(PENDING), key.word(GONE)) {
-            return (false, None);
+        if cell.exchange(key.word(PENDING), key.word(GONE)) {
+            (false, None)
+        } else {
+            self.abandon_aside(key, cell)
         }
+    }
+
+    /// Under the lock of what lies aside.
+    #[cold]
+    fn abandon_aside(&self, key: Key, cell: &Cell<K>) -> (bool, Option<Waker>) {
         let mut aside = self.aside();
         let done = [DONE, FAILED].map(|state| key.word(state));
-        if exchange(key.word(WAITED), key.word(GONE)) {
+        if cell.exchange(key.word(WAITED), key.word(GONE)) {
             let Some(Aside::Waker(waker)) = aside.remove(&key.index) else { return (false, None) };
             return (false, Some(waker));
         }
-        let any = done.into_iter().any(|word| exchange(word, freed(word)));
+        let any = done.into_iter().any(|word| cell.exchange(word, freed(word)));
         if any {
             aside.remove(&key.index);
         }

@@ -51,12 +51,17 @@ impl Settle for Requests {
         let Some(settled) = self.cells.succeed(Key::from_context(context)) else { return };
         let (last, waker) = self.parts(settled);
         if let Some(last) = last {
-            later.push(Box::new(move || drop(last)));
+            push(later, move || drop(last));
         }
         if let Some(waker) = waker {
-            later.push(Box::new(move || waker.wake()));
+            push(later, move || waker.wake());
         }
     }
+}
+
+#[cold]
+fn push(later: &mut Vec<Later>, work: impl FnOnce() + Send + 'static) {
+    later.push(Box::new(work));
 }
 
 /// Context of receives: their number, with this bit.
@@ -446,6 +451,7 @@ impl Endpoint {
     }
 
     /// This result will not be asked for.
+    #[inline]
     pub(crate) fn abandon(&self, key: Key) {
         let (done, waker) = self.requests.abandon(key);
         if done {
