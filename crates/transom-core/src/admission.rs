@@ -91,7 +91,7 @@ pub(crate) fn admit(list: &[Sge], max_sge: usize, largest: u64) -> Result<u64, S
     if length > largest { Err(Status::BufferOverflow) } else { Ok(length) }
 }
 
-fn gate(row: [Posting; 6], state: QueuePairState) -> Result<(), Status> {
+fn gate(row: &[Posting; 6], state: QueuePairState) -> Result<(), Status> {
     match row[state as usize] {
         Posting::Accept | Posting::Cancel => Ok(()),
         Posting::Refuse(status) => Err(status),
@@ -134,7 +134,7 @@ impl Admission {
         request: &Request,
         data: Data<'_>,
     ) -> Result<(), Status> {
-        gate(self.config.dialect.posting.initiator, state)?;
+        gate(&self.config.dialect.posting.initiator, state)?;
         let length = self.judge(request, data)?;
         if !self.requests.take(1) {
             return Err(Status::NoMoreEntries);
@@ -151,7 +151,7 @@ impl Admission {
         request: &Request,
         data: Data<'_>,
     ) -> Result<(), Status> {
-        gate(self.config.dialect.posting.initiator, state)?;
+        gate(&self.config.dialect.posting.initiator, state)?;
         self.judge(request, data)?;
         let taken = self.requests.taken.load(Ordering::Relaxed);
         if self.requests.has_room(taken, 1) { Ok(()) } else { Err(Status::NoMoreEntries) }
@@ -164,7 +164,7 @@ impl Admission {
         queue: &mut RequestQueue,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
-        gate(self.config.dialect.posting.initiator, state)?;
+        gate(&self.config.dialect.posting.initiator, state)?;
         // Once to know that all may be posted, and once to post them: the list is walked twice, and what
         // was found the first time has no place that costs no allocation.
         let mut count = 0_u32;
@@ -194,7 +194,7 @@ impl Admission {
         if shared {
             return Err(Status::InvalidRequest);
         }
-        gate(dialect.posting.receive, state)?;
+        gate(&dialect.posting.receive, state)?;
         let length = admit(list, receive_sge as usize, largest_transfer)?;
         if !self.receives.take(1) {
             return Err(Status::NoMoreEntries);

@@ -205,7 +205,13 @@ impl Execution {
     /// Whether every request has gone out whole, and none has failed.
     #[inline]
     pub(crate) fn is_all_gone(&self) -> bool {
-        !self.failed && self.under_way.is_none() && self.next == self.requests.end()
+        !self.failed && self.under_way.is_none() && self.is_all_begun()
+    }
+
+    /// Whether no request waits for its turn.
+    #[inline]
+    pub(crate) fn is_all_begun(&self) -> bool {
+        self.next == self.requests.end()
     }
 
     /// The next request is executed or begun; go on to the one behind it.

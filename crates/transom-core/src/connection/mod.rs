@@ -492,6 +492,7 @@ impl Connection {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.is_still_quiet()
+            && self.is_open()
             && self.wants_read()
             && self.blocked_until.is_none()
             && self.has_extension()

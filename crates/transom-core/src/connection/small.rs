@@ -117,42 +117,46 @@ impl Connection {
     where
         O: Output + ?Sized,
     {
-        self.start_small(cx, out);
+        self.start_run(cx, out);
         self.execution.as_ref().is_some_and(Execution::is_all_gone)
     }
 
     /// Start what can go this way, until something cannot. `true`: something has gone.
-    pub(super) fn start_small<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
+    pub(super) fn start_small(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
+        // Events of the stream are reported by the ordinary way.
+        let usual =
+            !self.blocked && self.has_extension() && !self.is_unreliable() && !wants_messages(cx);
+        usual && self.is_open() && self.start_run(cx, out)
+    }
+
+    /// The same, where nothing about the connection is in the way.
+    fn start_run<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
     where
         O: Output + ?Sized,
     {
-        // Events of the stream are reported by the ordinary way.
-        let unusual =
-            self.blocked || !self.has_extension() || self.is_unreliable() || wants_messages(cx);
-        if unusual || !self.is_open() {
-            return false;
-        }
         let mut any = false;
         let owed = self.execution.as_ref().is_some_and(Execution::owes);
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
-        loop {
+        let refused = loop {
             match self.small((&mut pass, cx.host, cx.now), out) {
-                Small::Gone => {
-                    if !owed && !any {
-                        self.owing = cx.now;
-                    }
-                    any = true;
-                }
-                Small::No => return any,
-                Small::Refused(context, error) => {
-                    drop(pass);
-                    let cause = error.cause(false);
-                    self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
-                    return any;
-                }
+                Small::Gone => any = true,
+                Small::No => break None,
+                Small::Refused(context, error) => break Some((context, error)),
             }
+            if self.execution.as_ref().is_none_or(Execution::is_all_begun) {
+                break None;
+            }
+        };
+        drop(pass);
+        if any && !owed {
+            self.owing = cx.now;
         }
+        if let Some((context, error)) = refused {
+            let cause = error.cause(false);
+            self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
+        }
+        any
     }
 
     /// The next request, if it is one of these.
