@@ -167,16 +167,31 @@ pub enum RingViolation {
     Region,
 }
 
-/// Which lap a position is in. A division would be most of what a look costs.
-#[inline]
-fn lap(position: u64, shift: u32) -> u32 {
-    // Slots are zero before the first lap.
-    (((position >> shift) + 1) & 0xFFFF_FFFF) as u32
+/// How positions lie in a ring: its slots are 2 to the power `shift`, one more than `mask`. A division
+/// would be most of what a look costs.
+#[derive(Clone, Copy, Debug)]
+struct Laps {
+    shift: u32,
+    mask: u64,
 }
 
-#[inline]
-fn slot_at(slots: &[Slot], position: u64, shift: u32) -> Option<&Slot> {
-    slots.get((position & ((1 << shift) - 1)) as usize)
+impl Laps {
+    fn new(slots: usize) -> Laps {
+        let shift = slots.max(1).ilog2();
+        Laps { shift, mask: (1 << shift) - 1 }
+    }
+
+    /// Which lap a position is in.
+    #[inline]
+    fn lap(self, position: u64) -> u32 {
+        // Slots are zero before the first lap.
+        (((position >> self.shift) + 1) & 0xFFFF_FFFF) as u32
+    }
+
+    #[inline]
+    fn index(self, position: u64) -> usize {
+        (position & self.mask) as usize
+    }
 }
 
 /// A division is dear, and the data area of a real ring has a power of two.
@@ -204,8 +219,7 @@ pub struct Producer {
     data: u64,
     data_freed: u64,
     data_size: usize,
-    /// The slots are 2 to this power.
-    shift: u32,
+    laps: Laps,
     /// Per slot: the end of its record's payload.
     ends: Box<[u64]>,
 }
@@ -214,9 +228,9 @@ impl Producer {
     /// A producer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Producer {
-        let shift = slots.max(1).ilog2();
-        let ends = vec![0; 1 << shift].into_boxed_slice();
-        Producer { head: 0, freed: 0, data: 0, data_freed: 0, data_size, shift, ends }
+        let laps = Laps::new(slots);
+        let ends = vec![0; 1 << laps.shift].into_boxed_slice();
+        Producer { head: 0, freed: 0, data: 0, data_freed: 0, data_size, laps, ends }
     }
 
     /// Whether a record with a payload of `length` bytes can be written.
@@ -262,7 +276,7 @@ impl Producer {
     #[must_use]
     #[inline]
     pub fn slot_ahead<'s>(&self, slots: &'s [Slot], ahead: u64) -> Option<&'s Slot> {
-        slot_at(slots, self.head.wrapping_add(ahead), self.shift)
+        slots.get(self.laps.index(self.head.wrapping_add(ahead)))
     }
 
     /// Where a payload of `length` bytes goes, as an offset in the data area.
@@ -281,8 +295,7 @@ impl Producer {
         if !self.has_room(placed) {
             return false;
         }
-        let lap = lap(self.head, self.shift);
-        let index = (self.head & ((1 << self.shift) - 1)) as usize;
+        let (lap, index) = (self.laps.lap(self.head), self.laps.index(self.head));
         let (Some(slot), Some(end)) = (slots.get(index), self.ends.get_mut(index)) else {
             return false;
         };
@@ -321,8 +334,7 @@ impl Producer {
             return Err(RingViolation::Acknowledged);
         }
         self.freed += u64::from(more);
-        let last = (self.freed - 1) & ((1 << self.shift) - 1);
-        if let Some(end) = self.ends.get(last as usize) {
+        if let Some(end) = self.ends.get(self.laps.index(self.freed - 1)) {
             self.data_freed = *end;
         }
         Ok(true)
@@ -372,22 +384,23 @@ pub struct Consumer {
     /// Bytes of the data area passed.
     data: u64,
     data_size: usize,
-    shift: u32,
+    laps: Laps,
 }
 
 impl Consumer {
     /// A consumer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Consumer {
-        Consumer { next: 0, data: 0, data_size, shift: slots.max(1).ilog2() }
+        Consumer { next: 0, data: 0, data_size, laps: Laps::new(slots) }
     }
 
     /// Whether there is a record to read.
     #[must_use]
     #[inline]
     pub fn has_next(&self, slots: &[Slot]) -> bool {
-        let lap = lap(self.next, self.shift);
-        slot_at(slots, self.next, self.shift)
+        let lap = self.laps.lap(self.next);
+        slots
+            .get(self.laps.index(self.next))
             .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
     }
 
@@ -400,12 +413,12 @@ impl Consumer {
         header: &mut [u8; HEADER],
         payload: &mut [u8; INLINE],
     ) -> bool {
-        let Some(slot) = slot_at(slots, self.next, self.shift) else { return false };
+        let Some(slot) = slots.get(self.laps.index(self.next)) else { return false };
         let [valid, places @ ..] = &slot.words;
         let first = valid.load(Ordering::Acquire);
         let [ack, address, last, inline @ ..] = places;
         let last = last.load(Ordering::Relaxed);
-        let wanted = WHOLE_WRITE << 32 | u64::from(lap(self.next, self.shift));
+        let wanted = WHOLE_WRITE << 32 | u64::from(self.laps.lap(self.next));
         if first != wanted || last >> 32 > INLINE as u64 {
             return false;
         }
@@ -428,9 +441,9 @@ impl Consumer {
     /// Read the next record, if there is one. After a violation the ring is of no further use.
     #[inline]
     pub fn take(&mut self, slots: &[Slot]) -> Option<Result<Record, RingViolation>> {
-        let slot = slot_at(slots, self.next, self.shift)?;
+        let slot = slots.get(self.laps.index(self.next))?;
         let first = slot.words[0].load(Ordering::Acquire);
-        if first as u32 != lap(self.next, self.shift) {
+        if first as u32 != self.laps.lap(self.next) {
             return None;
         }
         let [_, places @ ..] = &slot.words;
