@@ -153,6 +153,7 @@ impl Rings {
     }
 
     /// Acknowledge beside the records, if it is time, and wake the other side if it sleeps.
+    #[inline(always)]
     pub(super) fn acknowledge(&mut self, connection: &mut Connection, bell: &Local, now: Time) {
         let word = connection.wire().acknowledgement(now);
         if self.duplex.acknowledge(word) {

@@ -90,7 +90,9 @@ impl Link {
         Cx { now, memory, lane, host: &Host, denials, shared: None, effects, trace: None }
     }
 
-    /// Send the small Writes that were posted. `false`: something is left.
+    /// Send the small Writes that were posted. `false`: something is left. A call: compiled into each way
+    /// to post it would leave that way no registers.
+    #[inline(never)]
     fn send_short(&self, state: &mut State, now: Time) -> bool {
         let budget = self.shared.pass_budget();
         let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
