@@ -27,7 +27,7 @@ impl Id {
     ) -> Result {
         {
             let mut inner = self.lock();
-            if !matches!(inner.state, State::RouteResolved | State::AddressResolved) {
+            if inner.state != State::RouteResolved {
                 return Err(Errno::EINVAL);
             }
             inner.state = State::Connecting;

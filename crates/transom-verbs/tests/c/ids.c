@@ -29,6 +29,7 @@ static struct rdma_cm_id *routed(void) {
     SUCCEEDS(rdma_create_id(ours, &id, &id, RDMA_PS_TCP));
     SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&peer, 2000));
     comes(ours, RDMA_CM_EVENT_ADDR_RESOLVED);
+    FAILS("V115", rdma_connect(id, NULL) == -1 ? errno : 0, EINVAL); /* without a route */
     SUCCEEDS(rdma_resolve_route(id, 2000));
     comes(ours, RDMA_CM_EVENT_ROUTE_RESOLVED);
     return id;
