@@ -220,7 +220,9 @@ impl QueuePair {
         let (number, datagrams, engine) = made?;
         domain.join();
         send.users.join();
-        receive.users.join();
+        if !Arc::ptr_eq(&send, &receive) {
+            receive.users.join();
+        }
         if let Some(shared) = &shared {
             shared.users.join();
         }
@@ -456,7 +458,9 @@ impl QueuePair {
         if !self.left.swap(true, Ordering::AcqRel) {
             self.domain.leave();
             self.send.users.leave();
-            self.receive.users.leave();
+            if !Arc::ptr_eq(&self.send, &self.receive) {
+                self.receive.users.leave();
+            }
             if let Some(outlet) = &self.datagrams {
                 self.receive.remove_datagrams(&outlet.port);
             }

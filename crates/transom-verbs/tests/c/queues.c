@@ -238,8 +238,10 @@ int main(void) {
         open_end(&g, f.ctx, ALL);
         SUCCEEDS(ibv_destroy_qp(g.qp));
         struct ibv_comp_channel *channel = MADE(ibv_create_comp_channel(g.ctx));
-        struct ibv_cq *small = MADE(ibv_create_cq(g.ctx, 3, NULL, channel, 0)), *old = g.scq;
+        struct ibv_cq *small = MADE(ibv_create_cq(g.ctx, 3, NULL, channel, 0)), *old = g.scq,
+                      *old_receive = g.rcq;
         g.scq = small;
+        g.rcq = small;
         g.qp = new_qp(&g);
         pair_up(&g, &f, DEF);
         CHECK("V52", small->cqe == 3, "depth");
@@ -259,7 +261,19 @@ int main(void) {
         }
         FAILS("V55", ibv_resize_cq(small, 1), EINVAL);
         CHECK("V55", small->cqe == 3, "cqe");
+        /* Its line names its users: `g.qp` is one, whose completions of both kinds it takes. */
+        int said[2], kept = dup(2);
+        char line[300] = "";
+        SUCCEEDS(pipe(said));
+        dup2(said[1], 2);
         SUCCEEDS(post(&g, 3, IBV_WR_RDMA_WRITE, SIG, g.buf, 8, K(&g), (uintptr_t)f.buf, K(&f)));
+        FILE *lines = MADE(fdopen(said[0], "r"));
+        CHECK("V54", fgets(line, sizeof line, lines), "no line");
+        dup2(kept, 2);
+        close(kept);
+        fclose(lines);
+        close(said[1]);
+        CHECK("V54", strstr(line, "for 3 completions ran over; its 1 queue pairs end"), "%s", line);
         int cqerr = 0, fatal = 0;
         struct ibv_async_event ev;
         for (int i = 0; i < 2; i++) {
@@ -286,6 +300,7 @@ int main(void) {
         SUCCEEDS(ibv_destroy_cq(small));
         SUCCEEDS(ibv_destroy_comp_channel(channel));
         SUCCEEDS(ibv_destroy_cq(old));
+        SUCCEEDS(ibv_destroy_cq(old_receive));
         qp_state(f.qp, IBV_QPS_RESET);
         while (ibv_poll_cq(f.scq, 1, &wc) > 0)
             ;
