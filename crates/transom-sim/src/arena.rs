@@ -123,6 +123,11 @@ impl Arena {
 
 impl HostMemory for Arena {
     fn append(&self, from: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if let Some(bytes) = self.maps.read(from, length) {
+            self.watcher.see().kept(&bytes);
+            out.extend_from_slice(&bytes);
+            return Ok(());
+        }
         let region = self.watcher.see().reads(self.process, from, length as u64);
         self.guarded(region);
         let before = out.len();

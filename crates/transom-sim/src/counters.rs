@@ -98,6 +98,11 @@ pub const SCENARIOS: &[&str] = &[
     "access changed beneath a connection",
     "refused: by the queue pair",
     "refused: serves no reads",
+    // Messages that name the shared receive queue they are for.
+    "named a queue of another domain",
+    "named no queue",
+    "named a queue to a plain peer",
+    "kept out of a ring",
     "plain peer",
     "plain peer closed on a write",
     "atomic to a plain peer",
@@ -179,6 +184,10 @@ pub const FLOORS: &[(&str, u64)] = &[
     ("access changed beneath a connection", 700),
     ("refused: by the queue pair", 20),
     ("refused: serves no reads", 45),
+    // Messages that name the shared receive queue they are for.
+    ("named a queue of another domain", 350),
+    ("named no queue", 40),
+    ("named a queue to a plain peer", 30),
     // Limits.
     ("send queue full", 100_000),
     ("receive queue full", 100_000),

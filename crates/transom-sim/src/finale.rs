@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use transom_core::{Effect, Effects, SharedReceives};
+use transom_core::{Effect, Effects, QueuePairKind, SharedReceives};
 use transom_memory::Token;
 
 use crate::model::Life;
@@ -140,6 +140,14 @@ impl World {
             let mute =
                 !stream.extension && watch.peer(id).is_some_and(|peer| peer.messages.is_empty());
             if !both || stream.hurt || mute || stream.waits.is_some() {
+                continue;
+            }
+            // A message that names a queue waits there.
+            let waits = watch.peer(id).is_some_and(|peer| {
+                let limits = peer.pair.and_then(|pair| watch.pairs.get(&pair)).map(|p| p.limits);
+                peer.waits.is_some() && limits.is_none_or(|limits| limits.receive.is_none())
+            });
+            if pair.kind == QueuePairKind::XrcSend && waits {
                 continue;
             }
             let send = wants_receive(request.operation);

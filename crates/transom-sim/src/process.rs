@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_core::{
     Caps, Completion, CompletionQueue, Connector, DenialLog, DenialRecord, Denials, Dialect,
-    Finished, Listener, Operation, QueuePair, RequestQueue, SharedReceiveQueue, SharedReceives,
+    Finished, Listener, Operation, QueuePair, QueuePairKind, RequestQueue, SharedReceiveQueue,
+    SharedReceives,
 };
 use transom_iwarp::Config;
 use transom_memory::{DomainId, Lane, Memory, QueuePairId, Rights, Scope, Token};
@@ -38,6 +39,8 @@ pub struct Pool {
     process: usize,
     number: usize,
     watcher: Watcher,
+    /// Where messages name it: its number, and the protection domain in which they are judged.
+    pub name: Option<(u32, DomainId)>,
     /// The queue, and what has fired.
     pub queue: Mutex<(SharedReceiveQueue, Vec<Finished>)>,
 }
@@ -57,6 +60,41 @@ impl SharedReceives for Pool {
     }
 }
 
+/// The shared receive queues of a process, of which messages name one.
+#[derive(Debug)]
+pub struct Targets<'a> {
+    /// All of them.
+    pub pools: &'a [Pool],
+    /// The one that was named last, on the queue pair of this call.
+    pub aimed: Arc<Mutex<Option<usize>>>,
+}
+
+impl Targets<'_> {
+    fn aimed(&self) -> Option<&Pool> {
+        let aimed = *self.aimed.lock().unwrap_or_else(PoisonError::into_inner);
+        aimed.and_then(|number| self.pools.get(number))
+    }
+}
+
+impl SharedReceives for Targets<'_> {
+    fn aim(&self, number: u32) -> Option<DomainId> {
+        let named = |pool: &Pool| pool.name.is_some_and(|(name, _)| name == number);
+        let at = self.pools.iter().position(named)?;
+        *self.aimed.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        self.pools.get(at)?.name.map(|(_, domain)| domain)
+    }
+
+    fn take(&self, queue_pair: QueuePairId, into: &mut RequestQueue) -> bool {
+        self.aimed().is_some_and(|pool| pool.take(queue_pair, into))
+    }
+
+    fn give_back(&self, unused: &mut RequestQueue) {
+        if let Some(pool) = self.aimed() {
+            pool.give_back(unused);
+        }
+    }
+}
+
 /// A completion queue, and what must be in it.
 #[derive(Debug)]
 pub struct Cq {
@@ -73,6 +111,10 @@ pub struct Cq {
 pub struct Pair {
     /// Number of the queue pair.
     pub number: u32,
+    /// Kind.
+    pub kind: QueuePairKind,
+    /// Where messages name a shared receive queue: the last one that was named.
+    pub aimed: Arc<Mutex<Option<usize>>>,
     /// Protection domain.
     pub domain: DomainId,
     /// The front half.
@@ -210,13 +252,23 @@ impl Process {
     }
 
     /// A shared receive queue.
-    pub fn add_pool(&mut self, depth: usize, sges: usize, watcher: &Watcher) {
+    pub fn add_pool(
+        &mut self,
+        depth: usize,
+        sges: usize,
+        name: Option<(u32, DomainId)>,
+        watcher: &Watcher,
+    ) {
         let number = self.pools.len();
+        if let Some((name, domain)) = name {
+            watcher.see().targets.insert((self.index, name), (number, domain));
+        }
         watcher.see().pools.insert((self.index, number), VecDeque::new());
         let queue = SharedReceiveQueue::new(depth, sges, 1 << 20);
         self.pools.push(Pool {
             process: self.index,
             number,
+            name,
             watcher: watcher.clone(),
             queue: Mutex::new((queue, Vec::new())),
         });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use transom_core::dialect::{self, DeadWindow};
 use transom_core::{Caps, Dialect};
 use transom_iwarp::Config;
-use transom_memory::Memory;
+use transom_memory::{DomainId, Memory};
 use transom_process::record::LARGEST_PAYLOAD;
 use transom_process::ring::{DATA, SLOTS};
 use transom_wire::{ReadLimits, Role};
@@ -13,6 +13,7 @@ use transom_wire::{ReadLimits, Role};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::watch::Watcher;
+use crate::workload::DOMAINS;
 
 /// The choices of one world.
 #[derive(Clone, Debug)]
@@ -69,6 +70,8 @@ pub struct Profile {
     pub immediate: u64,
     /// The dialect of everything, by its place in the list of them, or several.
     pub dialect: Option<usize>,
+    /// Messages name the shared receive queue that they are for (Verbs V155).
+    pub xrc: bool,
 }
 
 static DIALECTS: [Dialect; 7] = [
@@ -80,6 +83,9 @@ static DIALECTS: [Dialect; 7] = [
     CLOSES_TWICE,
     dialect::VERBS,
 ];
+
+/// The place of verbs in that list.
+const VERBS: usize = 6;
 
 /// The same, of programs that take immediate data.
 static WITH_IMMEDIATE: [Dialect; 7] = [
@@ -102,7 +108,7 @@ impl Profile {
         let same_host = rng.one([0, 0, 2, 4]);
         // Records are as long as it gets: only what is big takes several.
         let big = rng.once_in(if same_host > 0 { 3 } else { 8 });
-        Profile {
+        let mut profile = Profile {
             processes: rng.between(2, 3) as usize,
             opening: if rng.once_in(5) { 0 } else { 25 },
             steps: rng.between(500, 2500) as u32,
@@ -129,7 +135,10 @@ impl Profile {
             same_host,
             immediate: rng.one([0, 2, 4, 4]),
             dialect: if rng.once_in(3) { None } else { Some(rng.index(DIALECTS.len())) },
-        }
+            xrc: false,
+        };
+        profile.xrc = profile.dialect == Some(VERBS) && rng.once_in(2);
+        profile
     }
 
     /// A process of this world.
@@ -157,7 +166,9 @@ impl Profile {
         let memory = Memory::new(rng.key(), config);
         let mut process = Process::new(index, dialect, wire, caps, rng.once_in(2), memory, watcher);
         for _ in 0..rng.between(1, 2) {
-            process.add_pool(self.depth as usize, self.sges as usize, watcher);
+            let name =
+                (self.xrc).then(|| (rng.word() as u32, DomainId(rng.between(1, DOMAINS) as u32)));
+            process.add_pool(self.depth as usize, self.sges as usize, name, watcher);
         }
         for _ in 0..rng.between(1, 3) {
             let depth = if self.careless { self.cq_depth } else { 1 << 10 };

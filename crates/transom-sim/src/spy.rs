@@ -99,6 +99,14 @@ impl Wire for Spy {
         begin
     }
 
+    fn aim(&mut self, number: u32) -> bool {
+        let aimed = self.wire.aim(number);
+        if aimed {
+            self.watcher.see().aimed(number);
+        }
+        aimed
+    }
+
     fn next_frame(&mut self, now: Time) -> Option<Frame> {
         let frame = self.wire.next_frame(now);
         if let Some(frame) = &frame {

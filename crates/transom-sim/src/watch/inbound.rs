@@ -70,6 +70,9 @@ impl Watch {
                 if !announced {
                     return self.fail(format!("{event:?} announces what was not posted"));
                 }
+                if !self.find_target(end, stream, message) {
+                    return;
+                }
                 self.ask(stream, message, Purpose::RemoteWrite, (token, address, length));
             }
             Event::Write { token, address, payload, last, immediate } => {
@@ -88,6 +91,9 @@ impl Watch {
                 if sealed.answer || !right {
                     return self
                         .fail(format!("a Write to {token:#x} at {address:#x} that nobody posted"));
+                }
+                if !self.find_target(end, stream, sealed.message) {
+                    return;
                 }
                 let immediate = immediate.map(|immediate| immediate.value);
                 let what = What::Write { token, address, immediate };
@@ -111,6 +117,9 @@ impl Watch {
                 if sealed.answer || !right {
                     self.fail("a Send that differs from the one that was posted");
                 }
+                if !self.find_target(end, stream, sealed.message) {
+                    return;
+                }
                 let offset = u64::from(offset);
                 let what = What::Send { offset, solicited, invalidate, immediate };
                 stream.inbox.push_back(Piece::of(sealed, what));
@@ -125,10 +134,14 @@ impl Watch {
                 if sealed.answer || !right {
                     return self.fail("a Read that nobody posted");
                 }
+                if !self.find_target(end, stream, sealed.message) {
+                    return;
+                }
                 let length = u64::from(length);
                 self.ask(stream, sealed.message, Purpose::RemoteRead, (token, address, length));
                 let message = sealed.message;
-                let serving = Serving { slot: slot.0, message, token, address, length, sent: 0 };
+                let (slot, domain) = (slot.0, stream.actor.domain);
+                let serving = Serving { slot, message, domain, token, address, length, sent: 0 };
                 stream.serving.push_back(serving);
             }
             Event::ReadData { id, offset, payload, last } => {
@@ -155,6 +168,9 @@ impl Watch {
                 let posted = Operation::Atomic { token, address, change };
                 if sealed.answer || message.is_none_or(|m| m.operation != posted) {
                     return self.fail("an atomic that nobody posted");
+                }
+                if !self.find_target(end, stream, sealed.message) {
+                    return;
                 }
                 let what = What::Change { token, address, change };
                 let (message, bytes) = (sealed.message, vec![0; 8]);
@@ -415,7 +431,9 @@ impl Watch {
             if piece.brings_immediate() && !stream.immediate {
                 return self.fail("immediate data comes to a program that knows none (V87)");
             }
-            if matches!(what, What::Send { .. }) && stream.waits.is_some() && !self.transmitting {
+            let receives =
+                matches!(what, What::Send { .. } | What::Write { immediate: Some(_), .. });
+            if receives && stream.waits.is_some() && !self.transmitting {
                 // The Send goes on with the next call that looks for a receive.
                 return;
             }
@@ -429,7 +447,7 @@ impl Watch {
                         if waiting.is_some_and(|pool| !pool.is_empty()) && !self.transmitting {
                             self.fail("a Send waits although its shared queue has a receive");
                         }
-                        if stream.extension {
+                        if stream.extension && !self.has_targets(stream) {
                             // The sender knows how many receives there are.
                             self.fail("a Send comes for which no receive was granted");
                         }
@@ -448,6 +466,10 @@ impl Watch {
             if let What::Write { immediate: Some(_), .. } = what
                 && self.current_receive(stream).is_none()
             {
+                if self.has_targets(stream) && left == 0 {
+                    stream.waits.get_or_insert(self.now);
+                    return;
+                }
                 // The sender knows how many receives there are.
                 return self.fail("a Write with immediate data comes, and no receive was granted");
             }

@@ -11,6 +11,7 @@
 //! | `outbound` | 1, 3, 5 | frames with what was posted or asked for, and with what may be read now |
 //! | `inbound` | 1, 2, 3, 11 | frames with what the peer sent, copies with what may be written now |
 //! | `refusals` | 2, 4 | refusals with the model's own answer: a false one is a defect too |
+//! | `targets` | 2 | messages with the shared receive queue that they name |
 //! | `outlived` | 10 | what becomes of a queue pair that goes on without its connection |
 
 mod inbound;
@@ -18,12 +19,15 @@ mod outbound;
 mod outlived;
 mod refusals;
 mod requests;
+mod targets;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_core::dialect::{DeadWindow, PeerGone};
-use transom_core::{CompletionKind, Dialect, EndReason, Flags, Limits, Operation, Sge, Status};
+use transom_core::{
+    CompletionKind, Dialect, EndReason, Flags, Limits, Operation, QueuePairKind, Sge, Status,
+};
 use transom_memory::{Actor, ConnectionId, DomainId, Purpose, QueuePairId, Rights, Segment};
 use transom_wire::{Role, Time};
 
@@ -64,6 +68,8 @@ pub struct Watch {
     pub ends: HashMap<EndId, Stream>,
     /// Shared receive queues, by process and number.
     pub pools: HashMap<(usize, usize), VecDeque<Receive>>,
+    /// Shared receive queues that messages name, by process and name: number and domain.
+    pub targets: HashMap<(usize, u32), (usize, DomainId)>,
     /// The end whose call into the engine is under way.
     pub current: Option<EndId>,
     /// That call may start requests.
@@ -85,9 +91,11 @@ pub struct Pair {
     pub domain: DomainId,
     /// The rules it follows.
     pub dialect: &'static Dialect,
+    /// Kind.
+    pub kind: QueuePairKind,
     /// The program's context.
     pub context: u64,
-    /// The shared receive queue.
+    /// The shared receive queue; where messages name one, the last that was named.
     pub shared: Option<usize>,
     /// Everything ever posted.
     pub requests: Vec<Posted>,
@@ -124,6 +132,8 @@ pub struct Posted {
     pub context: u64,
     /// The operation asked for.
     pub operation: Operation,
+    /// The peer's shared receive queue that it names, if it does.
+    pub target: u32,
     /// How.
     pub flags: Flags,
     /// The scatter/gather list.
@@ -179,6 +189,8 @@ pub struct Delivered {
 pub struct Message {
     /// Index of the request.
     pub request: usize,
+    /// The peer's shared receive queue that it names, if it does.
+    pub target: u32,
     /// The operation asked for.
     pub operation: Operation,
     /// Length in bytes.
@@ -236,6 +248,8 @@ pub struct Stream {
     pub ended: Option<EndReason>,
     /// The clock leapt while it had something to say behind its end, and no room for that.
     pub stood_still: bool,
+    /// The shared receive queue that was named to the wire last.
+    pub aimed: Option<u32>,
     /// Messages of this end.
     pub messages: Vec<Message>,
     /// The frame whose payload is being supplied.
@@ -269,6 +283,8 @@ pub struct Serving {
     pub slot: u32,
     /// The peer's message.
     pub message: usize,
+    /// The domain in which it is judged.
+    pub domain: DomainId,
     /// Token it names.
     pub token: u32,
     /// First byte.
@@ -473,6 +489,7 @@ impl Stream {
             open: false,
             ended: None,
             stood_still: false,
+            aimed: None,
             messages: Vec::new(),
             frame: None,
             flight: Default::default(),

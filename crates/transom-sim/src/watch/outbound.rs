@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use transom_core::{Flags, Operation, Status};
+use transom_core::{Flags, Operation, QueuePairKind, Status};
 use transom_memory::{Purpose, Rule, Scope};
 use transom_wire::{Frame, Message as Wire, MessageId, Payload};
 
@@ -149,6 +149,10 @@ impl Watch {
         let operation = request.operation;
         let list = if request.inline.is_some() { Vec::new() } else { request.list.clone() };
         request.message = Some((end, stream.messages.len()));
+        let target = request.target;
+        if pair.kind == QueuePairKind::XrcSend && stream.aimed != Some(target) {
+            self.fail(format!("a message for {target:#x} begins; named was {:x?}", stream.aimed));
+        }
         let request = pair.next;
         pair.next += 1;
         if !right {
@@ -179,6 +183,7 @@ impl Watch {
         self.say(|| format!("  begun {operation:?} of {length} bytes as message {}", id.0));
         stream.messages.push(Message {
             request,
+            target,
             operation,
             length,
             solicited,
@@ -288,7 +293,12 @@ impl Watch {
                     watch.own_frame(stream, frame, id, u64::from(offset))
                 }
                 Payload::Memory { slot, token, address } => {
-                    watch.answer_frame(stream, frame, (slot.0, token, address))
+                    // Where messages name a queue, that of another one may have come since.
+                    let domain = stream.actor.domain;
+                    stream.actor.domain = stream.serving.front().map_or(domain, |s| s.domain);
+                    let filling = watch.answer_frame(stream, frame, (slot.0, token, address));
+                    stream.actor.domain = domain;
+                    filling
                 }
             };
             stream.frame = filling;

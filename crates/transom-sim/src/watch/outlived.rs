@@ -167,7 +167,7 @@ impl Watch {
         let dropped: Vec<Operation> =
             pair.requests.drain(..).skip(pair.first).map(|request| request.operation).collect();
         let limits = (pair.limits, pair.access);
-        let fresh = Pair::new(pair.domain, pair.dialect, pair.context, pair.shared);
+        let fresh = Pair::new(pair.domain, pair.dialect, pair.kind, pair.context, pair.shared);
         *pair = Pair { limits: limits.0, access: limits.1, ..fresh };
         if shared_left {
             self.fail("a reset keeps receives of a shared queue (V68)");

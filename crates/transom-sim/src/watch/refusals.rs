@@ -1,6 +1,6 @@
 //! Refusals: each must be the model's answer too, and name the rule that the model names.
 
-use transom_core::{DenialCause, DenialRecord, Operation, Status};
+use transom_core::{DenialCause, DenialRecord, Operation, QueuePairKind, Status};
 use transom_memory::{Denial, Purpose, Rule};
 
 use super::inbound::{What, may_close};
@@ -92,6 +92,12 @@ impl Watch {
     }
 
     fn peer_denied(&mut self, end: EndId, stream: &mut Stream, denial: &Denial) {
+        if denial.access.purpose == Purpose::RemoteRead
+            && stream.frame.is_some()
+            && let Some(serving) = stream.serving.front()
+        {
+            stream.actor.domain = serving.domain;
+        }
         self.right_denial(stream, denial);
         stream.refused = true;
         let message = if denial.access.purpose == Purpose::RemoteRead && stream.frame.is_some() {
@@ -257,6 +263,12 @@ impl Watch {
                     self.counters.hit("read limit 0");
                     Some(Status::InvalidRequest)
                 }
+                _ if pair.is_some_and(|p| p.kind == QueuePairKind::XrcSend)
+                    && !stream.extension =>
+                {
+                    self.counters.hit("named a queue to a plain peer");
+                    Some(Status::NotSupported)
+                }
                 Operation::Atomic { .. } if !stream.extension => {
                     self.counters.hit("atomic to a plain peer");
                     Some(Status::NotSupported)
@@ -284,6 +296,18 @@ impl Watch {
         };
         stream.inbox.clear();
         stream.refused = true;
+        if self.names_nothing(end, stream, piece.message) {
+            return self.blame(end, Some(piece.message), Status::PeerInvalidRequest);
+        }
+        let limit = pair.filter(|_| self.has_targets(stream)).map(|pair| pair.limits.receive);
+        if let (What::Write { immediate: Some(_), .. }, Some(limit), Some(since)) =
+            (piece.what, limit, stream.waits)
+            && limit.is_some_and(|limit| since.after(limit) <= self.now)
+        {
+            self.counters.hit("no receive in time");
+            let status = self.peer(end).map_or(Status::IoTimeout, |peer| peer.dialect.no_receive);
+            return self.blame(end, Some(piece.message), status);
+        }
         let operation = self.peer(end).and_then(|p| p.messages.get(piece.message));
         if operation.is_some_and(|m| m.operation.fetches()) && !self.serves_reads(stream) {
             self.counters.hit("refused: serves no reads");
@@ -305,7 +329,12 @@ impl Watch {
                 self.receive_is_bad(stream, Status::ReceiveTooSmall);
                 Status::PeerReceiveTooSmall
             }
-            (None, Some(since)) if self.now.0 - since.0 >= PATIENCE => {
+            (None, Some(since))
+                if match limit {
+                    Some(limit) => limit.is_some_and(|limit| since.after(limit) <= self.now),
+                    None => self.now.0 - since.0 >= PATIENCE,
+                } =>
+            {
                 self.counters.hit("no receive in time");
                 self.peer(end).map_or(Status::IoTimeout, |peer| peer.dialect.no_receive)
             }

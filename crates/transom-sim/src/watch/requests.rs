@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use transom_core::{
     Completion, CompletionFlags, ConnectionEvent, Data, Dialect, Effect, EndReason, Flags, Limits,
-    Operation, Request, Sge, Side, Status,
+    Operation, QueuePairKind, Request, Sge, Side, Status,
 };
 use transom_memory::{DomainId, QueuePairId, Rights, Segment};
 
@@ -18,12 +18,14 @@ impl Pair {
     pub fn new(
         domain: DomainId,
         dialect: &'static Dialect,
+        kind: QueuePairKind,
         context: u64,
         shared: Option<usize>,
     ) -> Pair {
         Pair {
             domain,
             dialect,
+            kind,
             context,
             shared,
             requests: Vec::new(),
@@ -51,7 +53,7 @@ impl Pair {
 
 impl Watch {
     /// A request was accepted.
-    pub fn posted(&mut self, key: PairId, request: &Request, data: Data<'_>) {
+    pub fn posted(&mut self, key: PairId, target: u32, request: &Request, data: Data<'_>) {
         let at = self.now;
         let (mut list, mut inline, mut memory): (&[Sge], _, &[Segment]) = (&[], None, &[]);
         match data {
@@ -68,6 +70,7 @@ impl Watch {
         pair.requests.push(Posted {
             context: request.context,
             operation: request.operation,
+            target,
             flags: request.flags,
             list: list.to_vec(),
             memory: memory.to_vec(),

@@ -85,10 +85,17 @@ impl World {
             _ => Purpose::RemoteWrite,
         };
         let ignorant = self.rng.once_in(8);
+        // Of the shared receive queue that the message names.
+        let names: Vec<_> = self.processes[owner].pools.iter().filter_map(|p| p.name).collect();
+        let domain = self.rng.pick(&names).map(|(_, domain)| *domain);
         let honest: Vec<Grant> = {
             let watch = self.watcher.see();
             let peer = watch.ends.get(&(link, 1 - side))?;
             let books = &watch.books[owner];
+            let mut actor = peer.actor;
+            if let Some(domain) = domain {
+                actor.domain = domain;
+            }
             // Programs know what their peers' queue pairs admit, mostly.
             let admitted = right == Rights::NONE
                 || ignorant
@@ -99,7 +106,7 @@ impl World {
                     Rights::REMOTE_ATOMIC => (first_word(address), 8),
                     _ => (address, length),
                 };
-                let verdict = books.judge(&peer.actor, peer.open, purpose, token, address, length);
+                let verdict = books.judge(&actor, peer.open, purpose, token, address, length);
                 let closable = right != Rights::NONE
                     || g.pair == pair
                         && books.objects.get(&token).is_some_and(|o| o.window_of.is_some());

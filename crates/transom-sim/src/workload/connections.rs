@@ -107,11 +107,20 @@ impl World {
 
     /// A new queue pair, to connect with or to be connected to.
     fn open(&mut self, index: usize) {
-        let shared = self.rng.once_in(4);
+        let kind = match self.profile.xrc {
+            true => self.rng.one([QueuePairKind::XrcSend, QueuePairKind::XrcReceive]),
+            false => QueuePairKind::Rc,
+        };
+        let shared = match kind {
+            QueuePairKind::Rc => self.rng.once_in(4),
+            kind => kind == QueuePairKind::XrcReceive,
+        };
         let process = &self.processes[index];
-        let cqs = [0, 1].map(|_| self.rng.index(process.cqs.len()));
+        // Those of a domain complete in one queue.
+        let last = if self.profile.xrc { 1 } else { process.cqs.len() };
+        let cqs = [0, 1].map(|_| self.rng.index(last));
         let pool = shared.then(|| self.rng.index(process.pools.len()));
-        let pair = self.queue_pair(index, cqs, pool);
+        let pair = self.queue_pair(index, kind, cqs, pool);
         for _ in 0..self.rng.below(4) {
             self.receive_one(index, pair);
         }
@@ -120,7 +129,12 @@ impl World {
 
     /// A connector that has just been made connects, or is to be connected to.
     fn meet(&mut self, index: usize, pair: usize) {
-        if self.rng.once_in(2) {
+        let passive = match self.processes[index].pairs[pair].kind {
+            QueuePairKind::XrcReceive => true,
+            QueuePairKind::XrcSend => false,
+            _ => self.rng.once_in(2),
+        };
+        if passive {
             let process = &mut self.processes[index];
             let waiter = process.waiter();
             let owner = &mut process.pairs[pair];
@@ -135,7 +149,14 @@ impl World {
     }
 
     /// A queue pair with these completion queues, and perhaps a shared receive queue.
-    fn queue_pair(&mut self, index: usize, cqs: [usize; 2], pool: Option<usize>) -> usize {
+    fn queue_pair(
+        &mut self,
+        index: usize,
+        kind: QueuePairKind,
+        cqs: [usize; 2],
+        pool: Option<usize>,
+    ) -> usize {
+        let shared = pool.is_some();
         let (depth, sges) = (self.profile.depth, self.profile.sges);
         let number = self.rng.below(1 << 24) as u32;
         let domain = DomainId(self.rng.below(DOMAINS) as u32 + 1);
@@ -144,15 +165,15 @@ impl World {
             number: QueuePairId(number),
             domain,
             context: u64::from(number) << 8,
-            kind: QueuePairKind::Rc,
+            kind,
             dialect: process.dialect,
             initiator_depth: depth,
-            receive_depth: if pool.is_some() { 0 } else { depth },
+            receive_depth: if shared { 0 } else { depth },
             initiator_sge: sges,
             receive_sge: sges,
             inline_size: 256,
             largest_transfer: 1 << 20,
-            shared: pool.is_some(),
+            shared,
             receive_domain: domain,
         };
         for cq in cqs {
@@ -162,6 +183,8 @@ impl World {
         let connector = Connector::new(process.dialect, process.caps);
         process.pairs.push(Pair {
             number,
+            kind,
+            aimed: Default::default(),
             domain,
             front: QueuePair::new(config),
             connector,
@@ -174,7 +197,7 @@ impl World {
             signal: None,
         });
         let mut watch = self.watcher.see();
-        let record = crate::watch::Pair::new(domain, config.dialect, config.context, pool);
+        let record = crate::watch::Pair::new(domain, config.dialect, kind, config.context, pool);
         watch.pairs.insert((index, number), record);
         drop(watch);
         if outlives(config.dialect) {
@@ -419,7 +442,11 @@ impl World {
         };
         // Also in the middle of an answer.
         let busy = self.rng.pick(&answers).copied().filter(|_| self.rng.once_in(2));
-        let Some(index) = busy.or_else(|| self.any_pair(process)) else { return };
+        let pairs = &self.processes[process].pairs;
+        let all: Vec<usize> = (0..pairs.len()).filter(|i| !pairs[*i].released).collect();
+        let wide = self.profile.xrc.then(|| self.rng.pick(&all).copied()).flatten();
+        let some = busy.or(wide).or_else(|| self.any_pair(process));
+        let Some(index) = some else { return };
         let mut access = Rights::REMOTE;
         if busy.is_some() {
             access = Rights::REMOTE_WRITE | Rights::REMOTE_ATOMIC;
@@ -491,7 +518,7 @@ impl World {
         };
         let Some(cq) = owner.pairs[pair].cqs.iter().copied().find(loses) else { return };
         for _ in 0..self.profile.cq_depth {
-            let lone = self.queue_pair(process, [cq; 2], None);
+            let lone = self.queue_pair(process, QueuePairKind::Rc, [cq; 2], None);
             for _ in 0..self.profile.depth {
                 self.receive_one(process, lone);
             }

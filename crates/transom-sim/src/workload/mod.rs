@@ -39,7 +39,7 @@ pub struct Grant {
     pub pair: Option<usize>,
 }
 
-const DOMAINS: u64 = 2;
+pub(crate) const DOMAINS: u64 = 2;
 /// Bytes of a receive, mostly; Sends have half of that at most.
 const MESSAGE: u64 = 1000;
 

@@ -1,7 +1,9 @@
 //! Requests, receives and completions.
 
 use transom_core::tables::{ConnectorState, QueuePairState};
-use transom_core::{Completion, CompletionKind, Data, Flags, Operation, Request, Sge, Status};
+use transom_core::{
+    Completion, CompletionKind, Data, Flags, Operation, QueuePairKind, Request, Sge, Status,
+};
 use transom_memory::{DomainId, Purpose, Rights, Scope};
 use transom_wire::Atomic;
 
@@ -9,7 +11,7 @@ use super::aim::first_word;
 use super::{Grant, MESSAGE};
 use crate::network::End;
 use crate::process::Pair;
-use crate::watch::{EndId, outlives};
+use crate::watch::{EndId, outlives, written_to};
 use crate::world::{World, is_full};
 
 impl World {
@@ -20,7 +22,8 @@ impl World {
         let pairs = &self.processes[process].pairs;
         let usable = |pair: &Pair, wide: bool| {
             let waits = waits && pair.front.state() == QueuePairState::Idle;
-            !pair.released && (wide || waits || pair.connector.state() == ConnectorState::Connected)
+            let posts = pair.kind != QueuePairKind::XrcReceive && !pair.released;
+            posts && (wide || waits || pair.connector.state() == ConnectorState::Connected)
         };
         let some: Vec<usize> = (0..pairs.len()).filter(|i| usable(&pairs[*i], wide)).collect();
         self.rng.pick(&some).copied()
@@ -262,8 +265,12 @@ impl World {
         let Some((key, pair)) = peer.and_then(|key| Some((key, watch.pairs.get(&key)?))) else {
             return MESSAGE / 2;
         };
-        let pool = pair.shared.and_then(|pool| watch.pools.get(&(key.0, pool)));
-        let all = pair.receives.iter().chain(pool.into_iter().flatten());
+        let pools = watch.pools.iter().filter(|((process, number), _)| {
+            let several = pair.kind == QueuePairKind::XrcReceive;
+            *process == key.0 && (several || Some(*number) == pair.shared)
+        });
+        let pool = pools.flat_map(|(_, pool)| pool);
+        let all = pair.receives.iter().chain(pool);
         let least = all.map(|receive| receive.length).min().unwrap_or(0);
         if careless { MESSAGE / 2 } else { least }
     }
@@ -326,10 +333,16 @@ impl World {
     ) -> Result<(), Status> {
         let context = self.processes[process].context();
         let request = Request { context, operation, flags };
+        let target = self.name(process, index, operation);
         let pair = &mut self.processes[process].pairs[index];
         let before = pair.front.state();
         let outstanding = pair.front.outstanding().0;
-        let result = pair.front.post(&request, data);
+        let result = match pair.kind {
+            QueuePairKind::XrcSend => {
+                pair.front.post_list_to(std::iter::once((target, request, data)))
+            }
+            _ => pair.front.post(&request, data),
+        };
         let depth = pair.front.config().initiator_depth;
         let key = (process, pair.number);
         match result {
@@ -337,7 +350,7 @@ impl World {
                 if outstanding >= depth {
                     self.watcher.see().fail("more requests are accepted than the queue holds");
                 }
-                self.watcher.see().posted(key, &request, data);
+                self.watcher.see().posted(key, target, &request, data);
                 if matches!(before, QueuePairState::Error | QueuePairState::Disconnected) {
                     self.hit("post behind the end");
                 }
@@ -369,6 +382,40 @@ impl World {
         result
     }
 
+    /// The shared receive queue of the peer's that a message names: mostly one in whose domain the memory
+    /// is that it names, too.
+    fn name(&mut self, process: usize, index: usize, operation: Operation) -> u32 {
+        let pair = &self.processes[process].pairs[index];
+        if pair.kind != QueuePairKind::XrcSend {
+            return 0;
+        }
+        let peer = pair
+            .end
+            .and_then(|(link, side)| Some(self.links.get(link)?.ends[1 - side].as_ref()?.process));
+        let peer = peer.unwrap_or(process);
+        let names: Vec<(u32, DomainId)> =
+            self.processes[peer].pools.iter().filter_map(|pool| pool.name).collect();
+        let token = match operation {
+            Operation::Read { token, .. } | Operation::Atomic { token, .. } => Some(token),
+            operation => written_to(operation).map(|(token, _)| token),
+        };
+        let domain = {
+            let watch = self.watcher.see();
+            let objects = watch.books.get(peer).map(|books| &books.objects);
+            token.and_then(|token| objects?.get(&token)).map(|object| object.scope.domain())
+        };
+        let fit: Vec<u32> = names
+            .iter()
+            .filter(|(_, of)| domain.is_none_or(|domain| domain == *of))
+            .map(|(name, _)| *name)
+            .collect();
+        if self.rng.once_in(150) {
+            return self.rng.word() as u32;
+        }
+        let any = self.rng.pick(&names).map_or(0, |(name, _)| *name);
+        self.rng.pick(&fit).copied().unwrap_or(any)
+    }
+
     pub(super) fn receive(&mut self, process: usize) {
         let pairs = &self.processes[process].pairs;
         let some: Vec<usize> =
@@ -380,10 +427,15 @@ impl World {
     }
 
     pub(super) fn receive_one(&mut self, process: usize, index: usize) {
-        let (domain, pool, end) = {
+        let (mut domain, mut pool, end) = {
             let pair = &self.processes[process].pairs[index];
             (pair.domain, pair.pool, pair.end.filter(|_| pair.pool.is_none()))
         };
+        if self.processes[process].pairs[index].kind == QueuePairKind::XrcReceive {
+            let any = self.rng.index(self.processes[process].pools.len());
+            pool = Some(any);
+            domain = self.processes[process].pools[any].name.map_or(domain, |(_, domain)| domain);
+        }
         let length = if self.rng.once_in(40) { self.rng.below(40) } else { MESSAGE };
         let list = self.list(process, domain, length, [Rights::LOCAL_WRITE; 2], end);
         let context = self.processes[process].context();

@@ -1,15 +1,17 @@
 //! Calls into the engine, and what they have decided.
 
+use std::sync::Arc;
+
 use transom_core::dialect::Overrun;
 use transom_core::{
     Completion, ConnectionEvent, Cx, Effect, Effects, EndReason, Finished, Incoming, LinkWish,
-    Offer, SharedReceives, Side,
+    Offer, QueuePairKind, SharedReceives, Side,
 };
 use transom_wire::Role;
 
 use super::{Call, Ears};
 use crate::network::End;
-use crate::process::Process;
+use crate::process::{Process, Targets};
 use crate::watch::{EndId, Stream};
 
 use crate::world::World;
@@ -33,6 +35,9 @@ impl World {
         }
         self.watcher.see().enter(id, transmitting);
         let pool = pair.as_deref().and_then(|pair| pair.pool).and_then(|pool| pools.get(pool));
+        let several = pair.as_deref().filter(|pair| pair.kind == QueuePairKind::XrcReceive);
+        let targets =
+            several.map(|pair| Targets { pools: &*pools, aimed: Arc::clone(&pair.aimed) });
         let mut tracer = Ears(&self.watcher, all);
         let mut cx = Cx {
             now: self.now,
@@ -40,7 +45,10 @@ impl World {
             lane,
             host: &*arena,
             denials: &*denials,
-            shared: pool.map(|pool| pool as &dyn SharedReceives),
+            shared: match &targets {
+                Some(targets) => Some(targets as &dyn SharedReceives),
+                None => pool.map(|pool| pool as &dyn SharedReceives),
+            },
             effects: &mut end.effects,
             trace: Some(&mut tracer),
         };
@@ -276,7 +284,7 @@ impl World {
     fn complete(&mut self, process: usize, pair: Option<usize>, side: Side, entry: Completion) {
         let Some(process) = self.processes.get_mut(process) else { return };
         let Some(pair) = pair.and_then(|pair| process.pairs.get(pair)) else { return };
-        let cq = pair.cqs[usize::from(side == Side::Receive)];
+        let cq = pair.cqs[usize::from(side != Side::Initiator)];
         let Some(queue) = process.cqs.get_mut(cq) else { return };
         let dead = queue.queue.failure().is_some();
         match queue.queue.push(entry) {

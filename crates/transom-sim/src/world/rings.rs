@@ -72,7 +72,7 @@ impl World {
             let (mut taken, mut told, mut small) = (0, false, SmallRecord::default());
             while taken < most && connection.wants_read() {
                 let (before, mut violation) = (taken, None);
-                let all_small = connection.receive_run(cx, &mut small, &mut |record| {
+                let all_small = connection.receive_run_in_pass(cx, &mut small, &mut |record| {
                     if taken == most {
                         return false;
                     }
