@@ -111,20 +111,26 @@ impl Connection {
 
     /// The peer is lost: the oldest request that it owes an answer times out, the rest are canceled.
     pub(super) fn time_out(&mut self, cx: &mut Cx<'_>) {
-        if let Some(execution) = &mut self.execution
-            && self.ended.is_none()
+        if self.fails_with_peer()
+            && let Some(execution) = &mut self.execution
             && let Some(oldest) = execution.owed().or_else(|| execution.oldest())
-            && (self.opened || self.config.dialect.peer_gone != PeerGone::Await)
-            && !execution.unreliable
         {
             execution.fail(oldest, self.config.dialect.peer_lost, 0);
         }
         self.end(cx, EndReason::TimedOut, 0);
     }
 
+    /// Whether a peer that fails, or is lost, fails a request of this side: none that was posted behind the
+    /// end, and where requests outlive connections, none that waits for its connection (Verbs V77).
+    fn fails_with_peer(&self) -> bool {
+        let waits = self.config.dialect.peer_gone == PeerGone::Await && !self.opened;
+        self.ended.is_none() && !waits && !self.is_unreliable()
+    }
+
     /// The peer ended the stream with an error.
     pub(super) fn peer_failed(&mut self, cx: &mut Cx<'_>, id: Option<MessageId>, error: PeerError) {
         let (class, operation) = (error.class, error.operation);
+        let blames = self.fails_with_peer();
         let Some(execution) = &mut self.execution else {
             let denial = self.record(cx, None, DenialCause::ByPeer(error));
             return self.end(cx, EndReason::PeerFailed, denial);
@@ -134,8 +140,6 @@ impl Connection {
             let begun = execution.next_message;
             execution.succeeded = execution.succeeded.max(id.0.min(begun));
         }
-        // What was posted behind the end is canceled, whatever the peer says of what came before it.
-        let blames = !execution.unreliable && self.ended.is_none();
         let blamed = id
             .and_then(|id| execution.find(id.0))
             .filter(|sequence| {

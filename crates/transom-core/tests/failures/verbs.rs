@@ -110,6 +110,33 @@ fn v77_what_waits_for_a_connection_fails_after_the_limit_and_not_before() {
     assert_eq!(pair.connect(2, READS, b""), Err(Status::InvalidState));
 }
 
+/// Its plain peer uses the connection as soon as it has accepted, and may fail before this side completes it.
+#[test]
+fn v77_a_peer_that_fails_in_start_up_fails_nothing_that_waits() {
+    let mut config = PairConfig::new(&dialect::VERBS);
+    config.wires = Wires::plain();
+    (config.wires.active.peer_to_peer, config.wires.passive.peer_to_peer) = (false, false);
+    let mut pair = Pair::new(config);
+    send(&mut pair, ACTIVE, 1);
+    pair.listen();
+    pair.connect(2, READS, b"").unwrap();
+    pair.take_request(3).unwrap();
+    pair.accept(4, READS, b"").unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].connector.state(), ConnectorState::Replied);
+    let now = pair.now;
+    pair.hosts[PASSIVE].with(now, |_, connection, _, cx| {
+        connection.unwrap().fail(cx, EndReason::Overrun);
+    });
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    pair.reset(PASSIVE).unwrap();
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    establish(&mut pair);
+    pair.advance(Duration::from_secs(1));
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
+}
+
 #[test]
 fn v79_a_peer_that_leaves_flushes_nothing_and_the_next_connection_goes_on() {
     let mut pair = verbs();
