@@ -70,11 +70,7 @@ impl Watch {
             return Some(false);
         }
         // A peer that fails, or is lost, takes the oldest request with it.
-        let blames = match reason {
-            EndReason::PeerFailed => true,
-            EndReason::TimedOut => stream.open,
-            _ => false,
-        };
+        let blames = matches!(reason, EndReason::PeerFailed | EndReason::TimedOut) && stream.open;
         let owed =
             |request: &super::Posted| request.message.is_some() && !self.has_succeeded(request);
         match blames {
