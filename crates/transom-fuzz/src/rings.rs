@@ -11,10 +11,11 @@ use std::time::Duration;
 use transom_process::lending::Lent;
 use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side, Slot,
+    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL, Shared,
+    Side, Slot,
 };
 use transom_process::{Area, Channel, Duplex};
-use transom_wire::{Bytes, Config, Event, Frame, ReadLimits, Role, Time, Wire};
+use transom_wire::{Config, Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
 use crate::records::Model;
@@ -279,36 +280,27 @@ impl Victim {
     /// As the engine takes Writes of a few bytes.
     fn on_whole(&mut self, bytes: &[u8], header: &Header) -> bool {
         let small = header.payload() <= INLINE && !self.engine.dead && !self.one_way;
-        let Some(head) = bytes.first_chunk().filter(|_| small) else { return false };
-        let Some(placing) = self.engine.wire.on_whole(head) else { return false };
+        if !small {
+            return false;
+        }
+        let Some(placing) = self.engine.wire.on_whole(bytes) else { return false };
         assert_eq!((header.kind, header.flags), (Kind::Write, record::LAST));
         assert_eq!((placing.token, placing.address), (header.token, header.address));
-        let payload = Bytes::Own(&bytes[HEADER..]);
-        assert_eq!((placing.length, bytes.len()), (payload.len(), HEADER + header.payload()));
-        if let Some(through) = placing.done {
-            self.engine.take(Event::Done { through });
-        }
-        let mut news = false;
-        while let Some(event) = self.engine.wire.poll_event() {
-            self.engine.take(event);
-            news = true;
-        }
-        assert_eq!(placing.news, news);
-        let (token, address) = (placing.token, placing.address);
-        self.engine.take(Event::Write { token, address, payload, last: true, immediate: None });
+        assert_eq!((placing.payload, placing.consumed), (&bytes[HEADER..], bytes.len()));
+        self.engine.place(placing);
         true
     }
 
     fn take(&mut self, into: &mut [u8]) -> Result<usize, RingViolation> {
-        let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
+        let mut small = [0; SMALL];
         let shared = self.shared.clone();
         let slots = shared.sides[1 - self.duplex.mine()].slots();
         if self.shadow.has_next(slots) {
             assert_eq!(self.duplex.news_beside(), Ok(None), "a word has overtaken a record");
         }
         let same = self.shadow.take(slots);
-        let next = if self.duplex.read_small(&mut header, &mut payload)? {
-            let record = Record::of_small(&header, &payload).unwrap();
+        let next = if self.duplex.read_small(&mut small)? {
+            let record = Record::of_small(&small).unwrap();
             assert!(record.header.kind == Kind::Write && record.header.payload() <= INLINE);
             Some(Ok(record))
         } else {

@@ -14,8 +14,8 @@ use transom_iwarp::{Config, Ready, Revision, Stream, TerminateForm};
 use transom_process::Channel;
 use transom_process::record::{self, Header, Kind};
 use transom_wire::{
-    Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits,
-    Refusal, RefusalClass, Role, Time, Wire,
+    Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, Placing,
+    ReadLimits, Refusal, RefusalClass, Role, Time, Wire,
 };
 
 use crate::Input;
@@ -68,6 +68,8 @@ struct End<W> {
     withhold: bool,
     dead: bool,
     established: bool,
+    /// Whole frames were looked for last.
+    short: bool,
     /// Why, if this end found fault.
     fault: Option<String>,
     limits: ReadLimits,
@@ -236,6 +238,7 @@ impl<W: Wire> End<W> {
             withhold: false,
             dead: false,
             established: false,
+            short: false,
             fault: None,
             limits,
             receives: 0,
@@ -369,6 +372,14 @@ impl<W: Wire> End<W> {
         let bytes = std::mem::take(&mut self.input);
         let mut at = 0;
         loop {
+            // As an engine does at times: what comes often is taken as a whole.
+            self.short = !self.short;
+            let whole = if self.short { self.wire.on_whole(&bytes[at..]) } else { None };
+            if let Some(placing) = whole {
+                at += placing.consumed;
+                self.place(now, placing, peer);
+                continue;
+            }
             match self.wire.decode(now, &bytes[at..]) {
                 Err(violation) => {
                     assert!(!self.dead, "a second violation: {violation}");
@@ -388,6 +399,25 @@ impl<W: Wire> End<W> {
             }
         }
         self.input.extend_from_slice(&bytes[at..]);
+    }
+
+    fn place(&mut self, now: Time, placing: Placing<'_>, peer: &mut End<W>) {
+        let Placing { token, address, payload, done, news, .. } = placing;
+        assert!(!self.dead, "a frame on a dead stream: {placing:?}");
+        if let Some(through) = done {
+            self.take(now, Event::Done { through }, peer);
+        }
+        let mut any = false;
+        while let Some(event) = self.wire.poll_event() {
+            self.take(now, event, peer);
+            any = true;
+        }
+        assert_eq!(news, any);
+        if !payload.is_empty() {
+            let payload = Bytes::Own(payload);
+            let write = Event::Write { token, address, payload, last: true, immediate: None };
+            self.take(now, write, peer);
+        }
     }
 
     fn take(&mut self, now: Time, event: Event<'_>, peer: &mut End<W>) {

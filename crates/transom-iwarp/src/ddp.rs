@@ -10,6 +10,13 @@ pub const VERSION: u8 = 1;
 const TAGGED_BIT: u8 = 0x80;
 const LAST_BIT: u8 = 0x40;
 
+/// The first byte of a segment. `bits`: the version, and reserved ones.
+pub(crate) const fn first(bits: u8, last: bool, tagged: bool) -> u8 {
+    let last = if last { LAST_BIT } else { 0 };
+    let tagged = if tagged { TAGGED_BIT } else { 0 };
+    bits | last | tagged
+}
+
 /// Where a segment's payload belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -84,23 +91,22 @@ impl<'b> Segment<'b> {
     #[inline]
     pub fn header(&self) -> Header {
         let mut bytes = [0; UNTAGGED];
-        let last = if self.last { LAST_BIT } else { 0 };
         let (word, tagged) = match self.target {
             Target::Tagged { stag, offset } => {
                 bytes[6..14].copy_from_slice(&offset.to_be_bytes());
-                (stag, TAGGED_BIT)
+                (stag, true)
             }
             Target::Untagged { ulp, queue, number, offset } => {
                 bytes[6..10].copy_from_slice(&queue.to_be_bytes());
                 bytes[10..14].copy_from_slice(&number.to_be_bytes());
                 bytes[14..18].copy_from_slice(&offset.to_be_bytes());
-                (ulp, 0)
+                (ulp, false)
             }
         };
-        bytes[0] = self.bits | last | tagged;
+        bytes[0] = first(self.bits, self.last, tagged);
         bytes[1] = self.control;
         bytes[2..6].copy_from_slice(&word.to_be_bytes());
-        Header { bytes, length: if tagged != 0 { TAGGED } else { UNTAGGED } }
+        Header { bytes, length: if tagged { TAGGED } else { UNTAGGED } }
     }
 }
 

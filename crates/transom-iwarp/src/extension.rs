@@ -112,6 +112,18 @@ fn header(queue: u32, last: bool, ulp: u32, number: u32, offset: u32) -> Header 
 }
 
 impl Ack {
+    /// Reads the header's fields: the frame has no payload.
+    #[must_use]
+    pub fn parse(ulp: u32, number: u32, offset: u32) -> Ack {
+        Ack {
+            executed: number,
+            credits: offset,
+            shared: ulp & SHARED != 0,
+            wanted: ulp & WANTED != 0,
+            extended: ulp & EXTENDED != 0,
+        }
+    }
+
     /// The whole frame: it has no payload.
     #[must_use]
     pub fn header(&self) -> Header {
@@ -161,13 +173,9 @@ impl<'b> Extra<'b> {
     pub fn parse(target: Target, last: bool, payload: &'b [u8]) -> Result<Extra<'b>, bool> {
         let Target::Untagged { ulp, queue, number, offset } = target else { return Err(false) };
         match queue {
-            ACK_QUEUE if last && payload.is_empty() => Ok(Extra::Ack(Ack {
-                executed: number,
-                credits: offset,
-                shared: ulp & SHARED != 0,
-                wanted: ulp & WANTED != 0,
-                extended: ulp & EXTENDED != 0,
-            })),
+            ACK_QUEUE if last && payload.is_empty() => {
+                Ok(Extra::Ack(Ack::parse(ulp, number, offset)))
+            }
             ANNOUNCE_QUEUE if last => {
                 let address = u64::from_be_bytes(payload.try_into().map_err(|_| false)?);
                 Ok(Extra::Announce(Announce { token: ulp, address, length: offset }))

@@ -74,7 +74,7 @@ pub const SMALL: usize = 32;
 
 /// Appends the FPDU of one segment, without markers: composed in one place, and moved once. `payload`:
 /// [`SMALL`] bytes at most; what is behind these does not travel.
-#[inline]
+#[inline(always)]
 pub fn append(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool) {
     let payload = payload.get(..SMALL).unwrap_or(payload);
     let mut room = [0; size(UNTAGGED + SMALL)];

@@ -1,6 +1,6 @@
 //! RDMAP (RFC 5040): the control byte in every segment, and the Read Request's header.
 
-use crate::ddp::{Segment, Target, VERSION as DDP_VERSION};
+use crate::ddp::{self, Segment, Target, VERSION as DDP_VERSION};
 
 /// The only version there is.
 pub const VERSION: u8 = 1;
@@ -60,7 +60,7 @@ impl Opcode {
 
     /// Whether its messages are tagged.
     #[must_use]
-    pub fn tagged(self) -> bool {
+    pub const fn tagged(self) -> bool {
         matches!(self, Opcode::Write | Opcode::ReadResponse)
     }
 
@@ -89,9 +89,15 @@ impl Opcode {
 
     /// The control byte of its segments.
     #[must_use]
-    pub fn control(self) -> u8 {
+    pub const fn control(self) -> u8 {
         VERSION << 6 | self as u8
     }
+}
+
+/// The first two bytes of a message that is one segment.
+#[must_use]
+pub const fn whole(opcode: Opcode) -> [u8; 2] {
+    [ddp::first(DDP_VERSION, true, opcode.tagged()), opcode.control()]
 }
 
 /// The version in a control byte.

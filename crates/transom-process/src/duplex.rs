@@ -7,7 +7,8 @@ use transom_wire::Time;
 use crate::lending::{Lent, Reads};
 use crate::record::{self, HEADER, Header, Kind, Words};
 use crate::ring::{
-    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Shared, Side,
+    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL, Shared,
+    Side,
 };
 
 /// The memory that two sides share, as one of them sees it. The other one may change any of it at any
@@ -180,23 +181,18 @@ impl<A: Area> Duplex<A> {
         }
     }
 
-    /// The next record, if it is a Write of a few bytes: its header and its payload where the caller
-    /// wants them. `false`: it is not, or there is none, and [`Duplex::read`] has more to say.
+    /// The next record, if it is a Write of a few bytes: where the caller wants it. `false`: it is not, or there is none, and [`Duplex::read`] has more to say.
     ///
     /// # Errors
     /// The other side has broken a rule of the ring: [`RingViolation`].
     #[inline(always)]
-    pub fn read_small(
-        &mut self,
-        header: &mut [u8; HEADER],
-        payload: &mut [u8; INLINE],
-    ) -> Result<bool, RingViolation> {
+    pub fn read_small(&mut self, record: &mut [u8; SMALL]) -> Result<bool, RingViolation> {
         let Some(side) = self.area.shared().sides.get(1 - self.mine) else { return Ok(false) };
-        if !self.consumer.take_small(side.slots(), header, payload) {
+        if !self.consumer.take_small(side.slots(), record) {
             return Ok(false);
         }
         self.area.point("a record was read");
-        let [_, ack, ..] = record::words_of(header);
+        let Some([_, ack, ..]) = record::to_words(record) else { return Ok(false) };
         self.acknowledged(ack).map(|()| true)
     }
 

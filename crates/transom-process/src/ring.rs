@@ -22,6 +22,8 @@ pub const SLOTS: usize = super::sync::SLOTS;
 pub const DATA: usize = 512 * 1024;
 /// Bytes of payload that fit a slot.
 pub const INLINE: usize = 32;
+/// Bytes of a small record: a header, and room for as much payload as lies in a slot.
+pub const SMALL: usize = HEADER + INLINE;
 /// Where payload begins in the data area: at cache lines.
 const ALIGN: u64 = 64;
 
@@ -355,9 +357,10 @@ impl Record {
     /// The record that [`Consumer::take_small`] has taken, as [`Consumer::take`] would have
     /// returned it.
     #[must_use]
-    pub fn of_small(header: &[u8; HEADER], payload: &[u8; INLINE]) -> Option<Record> {
+    pub fn of_small(record: &[u8; SMALL]) -> Option<Record> {
+        let (header, payload) = record.split_first_chunk::<HEADER>()?;
         let header = Header::from_words(words_of(header))?;
-        Some(Record { header, body: Found::Inline(words_of(payload)) })
+        Some(Record { header, body: Found::Inline(words_of(payload.first_chunk()?)) })
     }
 }
 
@@ -404,15 +407,10 @@ impl Consumer {
             .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
     }
 
-    /// Read the next record, if it is a Write of a few bytes and nothing else: its header and its payload, word
-    /// by word, to `header` and `payload`. `false`: it is not, or there is none, and nothing was taken.
+    /// Read the next record, if it is a Write of a few bytes and nothing else, word by word to `record`: what
+    /// lies behind its payload there does not count. `false`: it is not, or there is none, and nothing was taken.
     #[inline(always)]
-    pub fn take_small(
-        &mut self,
-        slots: &[Slot],
-        header: &mut [u8; HEADER],
-        payload: &mut [u8; INLINE],
-    ) -> bool {
+    pub fn take_small(&mut self, slots: &[Slot], record: &mut [u8; SMALL]) -> bool {
         let Some(slot) = slots.get(self.laps.index(self.next)) else { return false };
         let [valid, places @ ..] = &slot.words;
         let first = valid.load(Ordering::Acquire);
@@ -423,6 +421,7 @@ impl Consumer {
             return false;
         }
         let words = [first, ack.load(Ordering::Relaxed), address.load(Ordering::Relaxed), last];
+        let (header, payload) = record.split_at_mut(HEADER);
         for (room, word) in header.chunks_exact_mut(8).zip(words) {
             room.copy_from_slice(&word.to_ne_bytes());
         }

@@ -33,7 +33,7 @@ mod sync {
 use duplex::{Area, Duplex};
 use loom::sync::{Arc, Condvar, Mutex};
 use record::{Header, Kind};
-use ring::{Body, Consumer, Found, INLINE, Producer, SLOTS, Shared, Slot};
+use ring::{Body, Consumer, Found, Producer, SLOTS, Shared, Slot};
 
 /// Two slots, an acknowledgement, and a bell: what is between a writer and a reader.
 #[derive(Default)]
@@ -82,12 +82,13 @@ fn a_record_is_read_once_and_whole() {
         for number in 0..3_u64 {
             if number == 2 {
                 // The last one is a small Write in a slot that is used again.
-                let (mut first, mut rest) = ([0; record::HEADER], [0; ring::INLINE]);
-                while !consumer.take_small(&way.slots, &mut first, &mut rest) {
+                let mut small = [0; ring::SMALL];
+                while !consumer.take_small(&way.slots, &mut small) {
                     loom::thread::yield_now();
                 }
-                assert_eq!(Header::from_words(record::words_of(&first)), Some(header(number)));
-                assert_eq!(rest, record::to_bytes([number; 4]));
+                let words = record::to_words(&small);
+                assert_eq!(words.and_then(Header::from_words), Some(header(number)));
+                assert_eq!(small[record::HEADER..], record::to_bytes([number; 4]));
                 continue;
             }
             let record = loop {
@@ -212,10 +213,10 @@ impl End {
 
     /// Take the next record, or the word beside them. Payloads are their record's number.
     fn look(&mut self) -> Option<News> {
-        let (mut first, mut rest) = ([0; record::HEADER], [0; INLINE]);
-        if self.duplex.read_small(&mut first, &mut rest).unwrap() {
-            let header = Header::from_words(record::words_of(&first)).unwrap();
-            assert_eq!(u64::from(rest[0]), header.address);
+        let mut small = [0; ring::SMALL];
+        if self.duplex.read_small(&mut small).unwrap() {
+            let header = record::to_words(&small).and_then(Header::from_words).unwrap();
+            assert_eq!(u64::from(small[record::HEADER]), header.address);
             return Some(News::Record(header.address));
         }
         if let Some(record) = self.duplex.read() {

@@ -6,9 +6,11 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use transom_process::record::{
-    HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, SOLICITED, to_bytes, words_of,
+    HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, SOLICITED, to_bytes, to_words,
 };
-use transom_process::ring::{Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, Slot};
+use transom_process::ring::{
+    Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot,
+};
 
 fn slots(count: usize) -> Vec<Slot> {
     (0..count).map(|_| Slot::default()).collect()
@@ -61,14 +63,14 @@ fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
 fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
     let slots = slots(4);
     let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
-    let (mut first, mut rest) = ([0; HEADER], [0; INLINE]);
-    assert!(!consumer.take_small(&slots, &mut first, &mut rest), "there is none");
+    let mut record = [0; SMALL];
+    assert!(!consumer.take_small(&slots, &mut record), "there is none");
     let small = Header { flags: LAST, ack: 5, token: 7, ..header(1, INLINE) };
     let words = [1, 2, 3, u64::MAX];
     assert!(producer.publish(&slots, small.words(), Body::Inline(words)));
-    assert!(consumer.take_small(&slots, &mut first, &mut rest));
-    assert_eq!(Header::from_words(words_of(&first)), Some(small));
-    assert_eq!(rest, to_bytes(words));
+    assert!(consumer.take_small(&slots, &mut record));
+    assert_eq!(to_words(&record).and_then(Header::from_words), Some(small));
+    assert_eq!(record[HEADER..], to_bytes(words));
     for other in [
         Header { flags: 0, ..small },
         Header { flags: LAST | SOLICITED, ..small },
@@ -79,7 +81,7 @@ fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
         let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
         let slots = self::slots(4);
         assert!(producer.publish(&slots, other.words(), Body::Inline(words)));
-        assert!(!consumer.take_small(&slots, &mut first, &mut rest), "{other:?}");
+        assert!(!consumer.take_small(&slots, &mut record), "{other:?}");
         let taken = consumer.take(&slots).unwrap();
         assert_eq!(taken.is_err(), other.length == u32::MAX, "{other:?}: {taken:?}");
     }

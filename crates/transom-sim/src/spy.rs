@@ -52,13 +52,10 @@ impl Wire for Spy {
         decoded
     }
 
-    fn on_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
-        let placing = self.wire.on_whole(header);
+    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+        let placing = self.wire.on_whole(bytes);
         if let Some(placing) = &placing {
-            self.watcher.see().taken_whole(placing);
-            if let Some(through) = placing.done {
-                self.watcher.see().vouched(through);
-            }
+            self.watcher.see().taken_whole(placing, self.wire.framing());
         }
         placing
     }

@@ -21,13 +21,15 @@ pub enum Framing {
 
 /// Where the peer wants a small Write placed: to be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placing {
+pub struct Placing<'b> {
+    /// Bytes of the whole frame.
+    pub consumed: usize,
     /// The token it names.
     pub token: u32,
     /// The first byte.
     pub address: u64,
-    /// How many.
-    pub length: usize,
+    /// The bytes to place. Empty: the frame is no Write, and there is nothing to judge.
+    pub payload: &'b [u8],
     /// Our own messages up to this one were executed: that came with it, and comes first.
     pub done: Option<MessageId>,
     /// There may be other [events](crate::Wire::poll_event) that came with it, and come first.

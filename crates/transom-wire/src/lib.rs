@@ -82,11 +82,11 @@ pub trait Wire: Send {
     /// The [`Violation`] that has killed the stream.
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
 
-    /// The same for the header of a frame as [`whole`](Wire::whole) makes them, whose payload lies
-    /// apart, if there is nothing unusual about it: where its bytes go. `None`: nothing has
-    /// happened, and header and payload are to be given to `decode`, which knows why.
-    fn on_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
-        let _ = header;
+    /// The same for a frame that comes often, a Write of a few bytes or an acknowledgement, if `bytes`
+    /// begin with one that is whole, and nothing is unusual about it. `None`: nothing has happened,
+    /// and the bytes are to be given to `decode`, which knows why.
+    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+        let _ = bytes;
         None
     }
 

@@ -24,7 +24,7 @@ use crate::{
     Status,
 };
 use inbound::Paused;
-pub use small::{SMALL, SmallRecord};
+pub use small::{Frames, SMALL};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
 /// what the peer had under way.

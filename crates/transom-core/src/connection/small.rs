@@ -1,13 +1,13 @@
 //! Writes of a few bytes: judged, copied and on their way in one go, where the ordinary way
-//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. Links with
-//! a place for small frames receive such Writes in one go, too.
+//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. They are
+//! received in one go, too, where the ordinary way (`inbound.rs`) decodes any frame into an event.
 //!
 //! Writes that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its
 //! fence waits until what was stored before has reached its cache line, which the other processor has:
 //! longer than all the rest of such a Write takes.
 
 use transom_memory::{Pass, Purpose};
-use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, SMALL_HEADER, Time};
+use transom_wire::{Message, MessageId, Operation as WireOperation, Placing, Role, Time};
 
 use super::{Connection, Phase};
 use crate::copy::{AccessError, Accessor};
@@ -19,14 +19,25 @@ use crate::{Cx, Execution, Flags, HostMemory, Operation, Status};
 /// The most bytes of such a Write, whatever the link takes.
 pub const SMALL: usize = 32;
 
-/// A record that may be a whole small Write. It is filled in and read where it is: to move it, when it
-/// has just been stored in other pieces, is to wait for the stores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SmallRecord {
-    /// The record's header.
-    pub header: [u8; SMALL_HEADER],
-    /// The payload, and perhaps more behind it that does not count.
-    pub payload: [u8; SMALL],
+/// Frames that have come, for [`Connection::receive_run`]. They are read where they are: to move one that
+/// has just been stored in other pieces is to wait for the stores.
+pub trait Frames {
+    /// Bytes that begin with the next frame. `None`: there is none, for now.
+    fn next(&mut self) -> Option<&[u8]>;
+
+    /// So many bytes of what [`next`](Frames::next) has returned were taken.
+    fn taken(&mut self, bytes: usize);
+}
+
+/// A stretch of a stream.
+impl Frames for &[u8] {
+    fn next(&mut self) -> Option<&[u8]> {
+        (!self.is_empty()).then_some(*self)
+    }
+
+    fn taken(&mut self, bytes: usize) {
+        *self = self.get(bytes..).unwrap_or_default();
+    }
 }
 
 /// The circumstances of a judgement: a guard, the program's memory, the moment.
@@ -47,28 +58,23 @@ fn wants_messages(cx: &Cx<'_>) -> bool {
 }
 
 impl Connection {
-    /// Take small Writes of the peer for as long as `next` puts one into `record`. `false`: the last one
-    /// is none, nothing has happened to it, and it is to be given to [`receive`](Connection::receive).
-    pub fn receive_run(
-        &mut self,
-        cx: &mut Cx<'_>,
-        record: &mut SmallRecord,
-        next: &mut impl FnMut(&mut SmallRecord) -> bool,
-    ) -> bool {
-        if self.phase != Phase::Open || self.paused.is_some() || wants_messages(cx) {
-            return !next(record);
+    /// Take small Writes of the peer, and acknowledgements that come as frames, for as long as there are
+    /// `frames`. `false`: the next one is neither, nothing has happened to it, and it is to be given to
+    /// [`receive`](Connection::receive).
+    pub fn receive_run<F: Frames + ?Sized>(&mut self, cx: &mut Cx<'_>, frames: &mut F) -> bool {
+        // A message to itself is executed by the ordinary way.
+        let unusual = self.paused.is_some() || self.config.role == Role::Itself;
+        if self.phase != Phase::Open || unusual || wants_messages(cx) {
+            return frames.next().is_none();
         }
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
-        while next(record) {
-            let placing = self.wire.on_whole(&record.header);
-            let Some(Placing { token, address, length, done, news }) = placing else {
-                return false;
-            };
+        while let Some(bytes) = frames.next() {
+            let Some(placing) = self.wire.on_whole(bytes) else { return false };
+            let Placing { consumed, token, address, payload, done, news } = placing;
             self.heard = cx.now;
             self.blocked = false;
-            self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
-            // News of our own requests that came with the record comes first (ND2 4.2 rule 5).
+            // News of our own requests that came with the frame comes first (ND2 4.2 rule 5).
             if news || done.is_some() {
                 drop(pass);
                 if let Some(through) = done {
@@ -78,16 +84,22 @@ impl Connection {
                     self.poll(cx);
                 }
                 if self.ended.is_some() {
+                    frames.taken(consumed);
                     return true;
                 }
                 pass = memory.pass(&mut *cx.lane);
             }
-            let bytes = record.payload.get(..length).unwrap_or_default();
+            if payload.is_empty() {
+                frames.taken(consumed);
+                continue;
+            }
+            self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
             let under = (&mut pass, cx.host, cx.now);
-            let done = self.remote(Purpose::RemoteWrite, length as u64, |accessor| {
-                accessor.put(under, token, address, bytes)
+            let placed = self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
+                accessor.put(under, token, address, payload)
             });
-            match done {
+            frames.taken(consumed);
+            match placed {
                 Ok(()) => self.wire.executed(cx.now),
                 Err(error) => {
                     drop(pass);
@@ -102,13 +114,8 @@ impl Connection {
 
     /// The same in a pass, over whatever connection: messages that name a shared receive queue do not go
     /// this way. One that [is quiet](Connection::is_quiet) has none.
-    pub fn receive_run_in_pass(
-        &mut self,
-        cx: &mut Cx<'_>,
-        record: &mut SmallRecord,
-        next: &mut impl FnMut(&mut SmallRecord) -> bool,
-    ) -> bool {
-        if self.is_xrc() { !next(record) } else { self.receive_run(cx, record, next) }
+    pub fn receive_run_in_pass(&mut self, cx: &mut Cx<'_>, frames: &mut dyn Frames) -> bool {
+        if self.is_xrc() { frames.next().is_none() } else { self.receive_run(cx, frames) }
     }
 
     /// Start what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something

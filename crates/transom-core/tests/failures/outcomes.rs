@@ -1,6 +1,8 @@
 //! Failures, as each side sees them (ND2 4.5).
 
-use transom_core::{Output, SMALL, SmallRecord};
+use std::collections::VecDeque;
+
+use transom_core::{Frames, Output, SMALL};
 use transom_testing::Path;
 use transom_wire::{Message, MessageId, Time, Wire};
 
@@ -262,7 +264,17 @@ fn no_byte_of_a_refused_read_moves() {
 #[derive(Default)]
 struct Small {
     buffer: Vec<u8>,
-    frames: Vec<SmallRecord>,
+    frames: VecDeque<Vec<u8>>,
+}
+
+impl Frames for Small {
+    fn next(&mut self) -> Option<&[u8]> {
+        self.frames.front().map(Vec::as_slice)
+    }
+
+    fn taken(&mut self, bytes: usize) {
+        assert_eq!(self.frames.pop_front().map(|frame| frame.len()), Some(bytes));
+    }
 }
 
 impl Output for Small {
@@ -286,9 +298,7 @@ impl Output for Small {
         payload: &[u8],
     ) -> bool {
         let Some(header) = wire.whole(now, id, message) else { return false };
-        let mut record = SmallRecord { header, ..SmallRecord::default() };
-        record.payload[..payload.len()].copy_from_slice(payload);
-        self.frames.push(record);
+        self.frames.push_back([&header, payload].concat());
         true
     }
 }
@@ -308,16 +318,11 @@ fn a_small_write_that_is_refused_ends_the_connection() {
         let mut out = Small::default();
         a.transmit(pair.now, &mut out);
         assert_eq!((out.frames.len(), out.buffer.len()), (3, 0));
-        let mut frames = out.frames.into_iter();
-        let mut next = |record: &mut SmallRecord| {
-            let frame = frames.next();
-            *record = frame.unwrap_or(*record);
-            frame.is_some()
-        };
         p.with(pair.now, |_, link, _, cx| {
-            let taken = link.unwrap().receive_run(cx, &mut SmallRecord::default(), &mut next);
+            let taken = link.unwrap().receive_run(cx, &mut out);
             assert!(taken, "the small Write needs no other way");
         });
+        assert_eq!(out.frames.len(), 1, "nothing behind it counts");
         let placed = [[1; 8].as_slice(), &[0; 4]].concat();
         assert_eq!(p.arena.read(target.address, 12), Some(placed));
         assert_eq!(ended(&pair, PASSIVE), Some(EndReason::Refused));

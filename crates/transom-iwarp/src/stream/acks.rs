@@ -69,11 +69,15 @@ impl Acks {
         Ack { executed: self.executed, credits, shared, wanted, extended: true }
     }
 
-    /// Takes in what the peer says about credit; `sends` of it have come. `None`: the peer takes a
-    /// grant back.
-    pub(super) fn learn(&mut self, ack: &Ack, sends: u32) -> Option<CreditNews> {
+    /// Whether the peer takes a grant back.
+    pub(super) fn is_behind(&self, ack: &Ack) -> bool {
+        self.pacer.is_behind(ack.credits)
+    }
+
+    /// Takes in what the peer says about credit, which [is not behind](Acks::is_behind); `sends` of it have
+    /// come.
+    pub(super) fn learn(&mut self, ack: &Ack, sends: u32) -> CreditNews {
         self.extended = Some(ack.extended);
-        let fresh = !self.pacer.is_behind(ack.credits);
-        fresh.then(|| self.pacer.on_grant(ack.credits, ack.shared, ack.wanted, sends))
+        self.pacer.on_grant(ack.credits, ack.shared, ack.wanted, sends)
     }
 }

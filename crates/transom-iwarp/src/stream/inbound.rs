@@ -5,14 +5,19 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Decoded, Event, Glance, Immediate, Time, Violation};
+use transom_wire::{Decoded, Event, Glance, Immediate, Placing, Time, Violation};
 
 use super::{NOTHING, Phase, Stream};
 use crate::ddp::{self, Segment, Target};
-use crate::extension::{Announce, Extra};
+use crate::extension::{ACK_QUEUE, Ack, Announce, Extra};
 use crate::faults::Fault;
 use crate::fpdu::{self, Broken};
 use crate::rdmap::{self, ATOMIC_QUEUE, Opcode, READ_QUEUE, READ_REQUEST, ReadRequest, SEND_QUEUE};
+
+/// The first two bytes of a Write that is one segment, and of an acknowledgement or another frame of the
+/// extension that is one.
+const WHOLE_WRITE: [u8; 2] = rdmap::whole(Opcode::Write);
+const WHOLE_EXTRA: [u8; 2] = rdmap::whole(Opcode::Experimental);
 
 /// A fault and what was seen.
 pub(super) type Found = (Fault, String);
@@ -140,11 +145,12 @@ impl Default for Offending {
 }
 
 impl Offending {
-    fn keep(&mut self, ulpdu: &[u8]) {
-        self.used = ulpdu.len().min(self.bytes.len());
-        self.length = u16::try_from(ulpdu.len()).unwrap_or(u16::MAX);
-        if let (Some(room), Some(bytes)) = (self.bytes.get_mut(..self.used), ulpdu.get(..self.used))
-        {
+    /// `headers`: as much of the ULPDU as may be complained about; `length`: of all of it.
+    #[inline(always)]
+    fn keep(&mut self, headers: &[u8], length: usize) {
+        self.used = headers.len().min(self.bytes.len());
+        self.length = u16::try_from(length).unwrap_or(u16::MAX);
+        if let Some((room, bytes)) = self.bytes.get_mut(..self.used).zip(headers.get(..self.used)) {
             room.copy_from_slice(bytes);
         }
     }
@@ -193,7 +199,7 @@ impl Stream {
             },
         };
         self.inbound.verified = None;
-        self.inbound.last.keep(ulpdu);
+        self.inbound.last.keep(ulpdu, ulpdu.len());
         self.held = None;
         // A Terminate instead of a ready-to-receive frame: the connection never came to be.
         let farewell = ulpdu.get(1) == Some(&Opcode::Terminate.control());
@@ -206,6 +212,44 @@ impl Stream {
             Ok(event) => Ok(Decoded { consumed, event }),
             Err((fault, detail)) => Err(self.fault(fault, detail)),
         }
+    }
+
+    /// A frame of the two kinds that come most often, while nothing of the peer's is unfinished: known by the
+    /// first two bytes of its header. What passes here passes [`Stream::on_frame`] with the same outcome.
+    pub(super) fn on_whole_frame<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+        let inbound = &self.inbound;
+        let usual = self.agreed.extension
+            && self.handshake.is_open()
+            && !self.fenced
+            && inbound.verified.is_none()
+            && inbound.announced.is_none()
+            && !inbound.is_unfinished();
+        let kind: &[u8; 2] = bytes.get(fpdu::LENGTH..)?.first_chunk()?;
+        if !usual || *kind != WHOLE_WRITE && *kind != WHOLE_EXTRA {
+            return None;
+        }
+        let Ok(Some((ulpdu, consumed))) = fpdu::parse(bytes, self.agreed.checksum) else {
+            return None;
+        };
+        let Segment { target, payload, .. } = Segment::parse(ulpdu)?;
+        let (token, address, done) = match target {
+            Target::Tagged { stag, offset } if (1..=fpdu::SMALL).contains(&payload.len()) => {
+                self.count(true);
+                (stag, offset, None)
+            }
+            Target::Untagged { queue: ACK_QUEUE, ulp, number, offset } if payload.is_empty() => {
+                // A violation changes nothing here; the ordinary way reports it.
+                (0, 0, self.on_ack(&Ack::parse(ulp, number, offset)).ok()?)
+            }
+            _ => return None,
+        };
+        // A Terminate names the header of a Write that is refused. Nobody complains about an
+        // acknowledgement that has passed.
+        let header = ulpdu.first_chunk::<{ ddp::TAGGED }>()?;
+        self.inbound.last.keep(header, ulpdu.len());
+        (self.held, self.acquainted, self.cut) = (None, true, false);
+        let news = self.pending.resume || self.pending.credit_wanted;
+        Some(Placing { consumed, token, address, payload, done, news })
     }
 
     /// Size and token of what may be a frame. Nothing is verified.

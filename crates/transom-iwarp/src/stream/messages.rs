@@ -25,7 +25,7 @@ impl Stream {
     }
 
     /// A Send or Write is complete, or a part of it has come.
-    fn count(&mut self, last: bool) {
+    pub(super) fn count(&mut self, last: bool) {
         self.inbound.blamed = self.inbound.messages.wrapping_add(1);
         self.inbound.answered = false;
         if last {
@@ -374,12 +374,14 @@ impl Stream {
         }
     }
 
+    /// A violation changes nothing.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Result<Option<MessageId>, Found> {
+        if self.acks.is_behind(ack) {
+            return Err((Fault::Extension, "the peer takes back receives it granted".into()));
+        }
         let done = self.acknowledged(ack.executed)?;
         let used = self.inbound.send_number.wrapping_sub(1).wrapping_add(self.inbound.notified);
-        let Some(news) = self.acks.learn(ack, used) else {
-            return Err((Fault::Extension, "the peer takes back receives it granted".into()));
-        };
+        let news = self.acks.learn(ack, used);
         self.pending.resume |=
             news.resume || std::mem::take(&mut self.outbound.waits_for_acquaintance);
         self.pending.credit_wanted |= news.wanted;

@@ -12,7 +12,7 @@ mod setup;
 
 use transom_wire::{
     Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Phase,
-    ReadLimits, Refusal, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Placing, ReadLimits, Refusal, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -196,6 +196,10 @@ impl Wire for Stream {
         };
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
         decoded
+    }
+
+    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+        self.on_whole_frame(bytes)
     }
 
     fn glance(&self, bytes: &[u8]) -> Option<Glance> {

@@ -171,9 +171,10 @@ impl Channel {
         Ok(Decoded { consumed: HEADER + behind, event })
     }
 
-    /// A Write that is one small record, as most are.
-    pub(super) fn on_whole_write(&mut self, bytes: &[u8; HEADER]) -> Option<Placing> {
-        let [first, ack, address, last] = record::words_of(bytes);
+    /// A Write that is one small record, as most are. Behind its payload there may be more.
+    pub(super) fn on_whole_write<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+        let (header, rest) = bytes.split_first_chunk()?;
+        let [first, ack, address, last] = record::words_of(header);
         let (token, length) = ((last & 0xFFFF_FFFF) as u32, (last >> 32) as u32);
         if record::kind_of(first) != record::WHOLE_WRITE
             || !(1..=INLINE as u32).contains(&length)
@@ -182,6 +183,7 @@ impl Channel {
         {
             return None;
         }
+        let payload = rest.get(..length as usize)?;
         // A violation changes nothing here; the ordinary way reports it.
         self.learn(ack).ok()?;
         self.inbound.last = self.inbound.taken;
@@ -190,7 +192,8 @@ impl Channel {
         self.inbound.held = Some(length);
         let pending = &mut self.pending;
         let (done, news) = (pending.done.take(), pending.resume || pending.credit_wanted);
-        Some(Placing { token, address, length: length as usize, done, news })
+        let consumed = HEADER + payload.len();
+        Some(Placing { consumed, token, address, payload, done, news })
     }
 
     #[inline(always)]

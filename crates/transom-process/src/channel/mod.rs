@@ -99,8 +99,8 @@ impl Wire for Channel {
         decoded
     }
 
-    fn on_whole(&mut self, header: &[u8; SMALL_HEADER]) -> Option<Placing> {
-        self.on_whole_write(header)
+    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+        self.on_whole_write(bytes)
     }
 
     fn executed(&mut self, now: Time) {

@@ -73,7 +73,7 @@ fn an_acknowledgement_beyond_the_records_written_is_a_violation() {
         let mut end = start(Some(write(7, 0, 100, LAST)));
         assert_eq!(end.read().unwrap().map(|_| ()), expected);
         let mut end = start(Some(write(7, 0, 8, LAST)));
-        let small = end.read_small(&mut [0; HEADER], &mut [0; INLINE]);
+        let small = end.read_small(&mut [0; SMALL]);
         assert_eq!(small, expected.map(|()| true));
         let mut end = start(None);
         assert_eq!(end.news_beside().map(|_| ()), expected);
@@ -208,10 +208,10 @@ fn small_frames_do_not_overtake_what_waits() {
         assert!(end.has_small_room(0));
         let header = write(7, number, length, LAST);
         end.write_small(&record::to_bytes(header.words()), &pattern(length));
-        let (mut read, mut payload) = ([0; HEADER], [9; INLINE]);
-        assert_eq!(peer.read_small(&mut read, &mut payload), Ok(true));
-        assert_eq!(Header::from_words(record::words_of(&read)), Some(header));
-        assert_eq!(payload[..length], pattern(length));
+        let mut read = [9; SMALL];
+        assert_eq!(peer.read_small(&mut read), Ok(true));
+        assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(header));
+        assert_eq!(read[HEADER..HEADER + length], pattern(length));
     }
     assert!(!end.has_small_room(0));
 }

@@ -51,7 +51,7 @@ fn a_small_write_that_brings_it_is_no_ordinary_small_write() {
     let mut side = open();
     side.grant(1, false);
     side.record(immediate(1, 0));
-    let small = record::to_bytes(write(7, 0, 8, LAST).words());
+    let small = with_payload(write(7, 0, 8, LAST));
     assert_eq!(side.wire.on_whole(&small), None);
     side.record(write(7, 0, 8, LAST));
     assert_eq!(side.taken(), [wrote(7, 0, 8, true), Got::Immediate(1, false)]);

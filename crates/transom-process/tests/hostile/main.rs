@@ -28,7 +28,8 @@ use std::time::Duration;
 use common::Plain;
 use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST};
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, Side as Words,
+    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL,
+    Side as Words,
 };
 use transom_process::{Area, Channel, Duplex};
 use transom_wire::{
@@ -240,16 +241,17 @@ impl Side {
     fn look(&mut self) {
         let mut staging = vec![0; HEADER + LARGEST_PAYLOAD];
         while self.violation.is_none() && self.lie.is_none() {
-            let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
-            let next = match self.duplex.read_small(&mut header, &mut payload) {
+            let mut small = [0; SMALL];
+            let next = match self.duplex.read_small(&mut small) {
                 Err(lie) => Some(Err(lie)),
                 Ok(true) => {
-                    if let Some(placing) = self.wire.on_whole(&header) {
+                    if let Some(placing) = self.wire.on_whole(&small) {
                         if let Some(through) = placing.done {
                             self.take(Event::Done { through });
                         }
                         assert_eq!(placing.news, self.poll(), "news are announced");
-                        let data = payload[..placing.length].to_vec();
+                        let data = placing.payload.to_vec();
+                        assert_eq!(placing.consumed, HEADER + data.len());
                         let (token, address) = (placing.token, placing.address);
                         self.got.push(Got::Write { token, address, data, last: true });
                         if !self.busy {
@@ -257,7 +259,7 @@ impl Side {
                         }
                         continue;
                     }
-                    Record::of_small(&header, &payload).map(Ok)
+                    Record::of_small(&small).map(Ok)
                 }
                 Ok(false) => self.duplex.read(),
             };
@@ -295,7 +297,7 @@ impl Side {
 
     /// Decode a record as it comes without a ring, its payload behind it.
     fn hear_record(&mut self, header: Header) {
-        let bytes = [&record::to_bytes(header.words())[..], &pattern(header.payload())].concat();
+        let bytes = with_payload(header);
         self.records += u32::from(header.kind != Kind::Ack);
         assert_eq!(self.hear(&bytes), bytes.len());
     }
@@ -481,6 +483,11 @@ fn write(token: u32, address: u64, length: usize, flags: u8) -> Header {
     Header { flags, token, address, length: length as u32, ..Header::new(Kind::Write) }
 }
 
+/// A record with its payload behind it.
+fn with_payload(header: Header) -> Vec<u8> {
+    [&record::to_bytes(header.words())[..], &pattern(header.payload())].concat()
+}
+
 fn announce(token: u32, address: u64, length: u32) -> Header {
     Header { token, address, length, ..Header::new(Kind::Announce) }
 }
@@ -576,11 +583,11 @@ fn ended(side: &mut Side) {
     assert_eq!(side.wire.deadline(), None);
     assert_eq!(side.wire.acknowledgement(now), None);
     assert_eq!(side.wire.poll_event(), None);
-    let small = record::to_bytes(write(7, 0, 8, LAST).words());
+    let small = with_payload(write(7, 0, 8, LAST));
     assert_eq!(side.wire.on_whole(&small), None);
     assert_eq!(side.wire.whole(now, MessageId(99), &our_write(8)), None);
     assert_eq!(side.begin(our_write(8)), Begin::Wait(Waiting::Start));
-    let late = [&small[..], b"too late"].concat();
+    let late = [&small[..HEADER], b"too late"].concat();
     assert_eq!(side.hear(&late), late.len(), "what comes later is thrown away");
     assert_eq!((side.taken(), side.violation.take()), (vec![], None));
     assert_eq!(side.wire.on_deadline(now), Ok(()));

@@ -57,8 +57,8 @@ fn a_small_write_has_a_way_of_its_own() {
     for (length, small) in [(0, false), (1, true), (INLINE, true), (INLINE + 1, false)] {
         for flags in [LAST, 0, LAST | SOLICITED, LAST | ELSEWHERE] {
             let mut side = open();
-            let header = record::to_bytes(write(7, 0x1000, length, flags).words());
-            let placing = side.wire.on_whole(&header);
+            let record = with_payload(write(7, 0x1000, length, flags));
+            let placing = side.wire.on_whole(&record);
             assert_eq!(placing.is_some(), small && flags == LAST, "{length} {flags:#x}");
             let before = if placing.is_some() { 3 } else { 2 };
             side.wire.executed(side.now);

@@ -69,9 +69,9 @@ fn a_small_write_that_is_refused_is_named() {
     let mut side = open();
     side.record(write(7, 0, 8, LAST));
     side.taken();
-    let header = record::to_bytes(write(7, 0x1000, 8, LAST).words());
-    let placing = side.wire.on_whole(&header).unwrap();
-    assert_eq!((placing.token, placing.address, placing.length), (7, 0x1000, 8));
+    let record = with_payload(write(7, 0x1000, 8, LAST));
+    let placing = side.wire.on_whole(&record).unwrap();
+    assert_eq!((placing.token, placing.address, placing.payload), (7, 0x1000, &pattern(8)[..]));
     let (operation, class) = (Operation::Write, RefusalClass::Bounds);
     side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
     let said = side.said_with_words();
@@ -105,7 +105,7 @@ fn an_answer_that_cannot_be_placed_is_not_the_peers_fault() {
         side.refuse = Some((|_| true, RefusalClass::Bounds, ""));
         let header = write(7, 0, 8, LAST);
         if small {
-            assert!(side.wire.on_whole(&record::to_bytes(header.words())).is_some());
+            assert!(side.wire.on_whole(&with_payload(header)).is_some());
             let (operation, class) = (Operation::Write, RefusalClass::Bounds);
             side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
         } else {

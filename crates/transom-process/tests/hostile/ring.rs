@@ -18,12 +18,12 @@ fn forge(slots: &[Slot], at: usize, lap: u32, words: record::Words) {
 fn a_slot_of_another_lap_holds_nothing() {
     let words = write(7, 0x1000, 8, LAST).words();
     let fresh = || Vec::from_iter((0..4).map(|_| Slot::default()));
-    let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
+    let mut record = [0; SMALL];
     for lap in [0, 2, 3, 4] {
         let (slots, mut consumer) = (fresh(), Consumer::new(4, DATA));
         forge(&slots, 0, lap, words);
         assert!(!consumer.has_next(&slots), "{lap}");
-        assert!(!consumer.take_small(&slots, &mut header, &mut payload));
+        assert!(!consumer.take_small(&slots, &mut record));
         assert_eq!(consumer.take(&slots), None);
     }
     // In its second lap, the first lap's records are old; those that lie ahead are not looked at.
@@ -38,8 +38,8 @@ fn a_slot_of_another_lap_holds_nothing() {
     assert_eq!(consumer.take(&slots), None);
     forge(&slots, 0, 2, words);
     for _ in 0..2 {
-        assert!(consumer.take_small(&slots, &mut header, &mut payload));
-        assert_eq!(payload, record::to_bytes([1; 4]));
+        assert!(consumer.take_small(&slots, &mut record));
+        assert_eq!(record[HEADER..], record::to_bytes([1; 4]));
     }
     assert_eq!(consumer.take(&slots), None);
 }
@@ -59,13 +59,13 @@ fn a_ring_violation_is_reported_again() {
 /// A small Write is 32 bytes at most; longer ones lie in the data area.
 #[test]
 fn a_payload_lies_in_its_slot_if_it_fits() {
-    let (mut header, mut payload) = ([0; HEADER], [0; INLINE]);
+    let mut record = [0; SMALL];
     for length in [0, 1, INLINE - 1, INLINE, INLINE + 1, LARGEST_PAYLOAD] {
         let slots = Vec::from_iter((0..4).map(|_| Slot::default()));
         forge(&slots, 0, 1, write(7, 0x1000, length, LAST).words());
         let fits = length <= INLINE;
         let mut consumer = Consumer::new(4, DATA);
-        assert_eq!(consumer.take_small(&slots, &mut header, &mut payload), fits, "{length}");
+        assert_eq!(consumer.take_small(&slots, &mut record), fits, "{length}");
         let body = Consumer::new(4, DATA).take(&slots).unwrap().unwrap().body;
         assert_eq!(matches!(body, Found::Inline(_)), fits);
         assert!(fits || body == Found::At(0));

@@ -2,7 +2,7 @@
 
 use transom_core::{CompletionKind, Operation};
 use transom_memory::{Actor, Purpose, Rule, Scope};
-use transom_wire::{Atomic, Bytes, Event, MessageId, Placing};
+use transom_wire::{Atomic, Bytes, Event, Framing, MessageId, Placing};
 
 use super::{Delivered, EndId, Receive, Sealed, Serving, Stream, Watch, immediate_of, written_to};
 use crate::model::{Books, Life, Run, Verdict};
@@ -50,13 +50,24 @@ impl Watch {
         });
     }
 
-    /// The wire has taken a small Write by its header.
-    pub fn taken_whole(&mut self, placing: &Placing) {
-        let Placing { token, address, length, .. } = *placing;
-        // Whatever stands behind the header is compared when it is placed.
-        let payload = Bytes::Shared { address: 0, length: length as u32 };
-        self.decoded(&Event::Write { token, address, payload, last: true, immediate: None });
-        self.counters.hit("small write taken at once");
+    /// The wire has taken a small Write, or an acknowledgement, by its header.
+    pub fn taken_whole(&mut self, placing: &Placing<'_>, framing: Framing) {
+        let Placing { token, address, payload, done, .. } = *placing;
+        let stream = framing == Framing::Fpdus;
+        if !payload.is_empty() {
+            let payload = Bytes::Own(payload);
+            self.decoded(&Event::Write { token, address, payload, last: true, immediate: None });
+            self.counters.hit(if stream {
+                "small write taken out of a stream"
+            } else {
+                "small write taken at once"
+            });
+        } else {
+            self.counters.hit("acknowledgement taken out of a stream");
+        }
+        if let Some(through) = done {
+            self.vouched(through);
+        }
     }
 
     fn take(&mut self, end: EndId, stream: &mut Stream, event: &Event<'_>) {

@@ -110,12 +110,25 @@ impl World {
         if !fresh.is_empty() || read_paused {
             let mut held = std::mem::take(&mut end.held);
             held.extend_from_slice(&fresh);
-            let received = self.call(id, false, |call, cx| call.connection.receive(cx, &held));
-            let Some(received) = received else { return };
+            let received = self.call(id, false, |call, cx| {
+                let Call { connection, .. } = call;
+                let mut rest = held.as_slice();
+                // As a link does about which nothing is unusual.
+                if connection.is_quiet() {
+                    connection.receive_run(cx, &mut rest);
+                }
+                let taken = held.len() - rest.len();
+                if taken > 0 && rest.is_empty() {
+                    return (taken, !connection.wants_read());
+                }
+                let received = connection.receive(cx, rest);
+                (taken + received.consumed, received.read_paused)
+            });
+            let Some((consumed, read_paused)) = received else { return };
             if let Some(end) = self.end_mut(id) {
-                held.drain(..received.consumed.min(held.len()));
+                held.drain(..consumed.min(held.len()));
                 end.held = held;
-                end.read_paused = received.read_paused;
+                end.read_paused = read_paused;
             }
         } else if ends {
             way.told = true;

@@ -2,17 +2,43 @@
 
 use std::time::Duration;
 
-use transom_core::{LinkEnd, SmallRecord};
+use transom_core::{Frames, LinkEnd};
+use transom_process::Duplex;
 use transom_process::record::{HEADER, LARGEST_TEXT};
-use transom_process::ring::{Found, INLINE, Record};
+use transom_process::ring::{Found, INLINE, Record, RingViolation, SMALL};
 
 use super::Call;
-use crate::rings::Outlet;
+use crate::rings::{Outlet, View};
 use crate::watch::EndId;
 use crate::world::World;
 
 /// A side that reads nothing for so long, while there is more for it than fits, is given up.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// Small Writes of a ring, as far as they follow each other, and not more than are `left`.
+struct SmallRecords<'a> {
+    duplex: &'a mut Duplex<View>,
+    record: [u8; SMALL],
+    left: usize,
+    violation: Option<RingViolation>,
+}
+
+impl Frames for SmallRecords<'_> {
+    fn next(&mut self) -> Option<&[u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        let next = self.duplex.read_small(&mut self.record);
+        self.violation = next.err();
+        if next != Ok(true) {
+            return None;
+        }
+        self.left -= 1;
+        Some(&self.record)
+    }
+
+    fn taken(&mut self, _: usize) {}
+}
 
 impl World {
     /// Let an end write into its ring.
@@ -69,23 +95,18 @@ impl World {
                 return (false, false);
             };
             let mut staging = [0; HEADER + LARGEST_TEXT];
-            let (mut taken, mut told, mut small) = (0, false, SmallRecord::default());
+            let (mut taken, mut told) = (0, false);
             while taken < most && connection.wants_read() {
-                let (before, mut violation) = (taken, None);
-                let all_small = connection.receive_run_in_pass(cx, &mut small, &mut |record| {
-                    if taken == most {
-                        return false;
-                    }
-                    let next = rings.duplex.read_small(&mut record.header, &mut record.payload);
-                    violation = next.err();
-                    taken += usize::from(next == Ok(true));
-                    next == Ok(true)
-                });
+                let (duplex, left) = (&mut rings.duplex, most - taken);
+                let mut small = SmallRecords { duplex, record: [0; SMALL], left, violation: None };
+                let all_small = connection.receive_run_in_pass(cx, &mut small);
+                let (before, SmallRecords { record, left, violation, .. }) = (taken, small);
+                taken = most - left;
                 let next = match violation {
                     Some(violation) => Some(Err(violation)),
                     None if !all_small => {
                         taken -= 1;
-                        Record::of_small(&small.header, &small.payload).map(Ok)
+                        Record::of_small(&record).map(Ok)
                     }
                     None if taken > before => continue,
                     None => rings.duplex.read(),

@@ -6,14 +6,14 @@ use transom_memory::Segment;
 use transom_process::Duplex;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST};
 use transom_process::record::HEADER;
-use transom_process::ring::INLINE;
+use transom_process::ring::{self, INLINE, RingViolation};
 use transom_wire::{Message, MessageId, Time, Wire};
 
 use super::lending::{Lending, LinkMemory};
 use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
 use crate::sys::{Host, Local, Region};
-use crate::{Connection, Direct, Output, SmallRecord};
+use crate::{Connection, Direct, Frames, Output};
 
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
@@ -168,21 +168,45 @@ impl Rings {
             bell.ring();
         }
     }
+}
 
-    /// The next record, if it is a small Write. A violation stays for the ordinary read.
+/// Small Writes of a ring, as far as they follow each other.
+pub(super) struct SmallRecords<'a> {
+    rings: &'a mut Rings,
+    /// The one that was read last.
+    pub(super) record: [u8; ring::SMALL],
+    most: u32,
+    /// How many were read.
+    pub(super) count: u32,
+    /// The end of them.
+    pub(super) violation: Option<RingViolation>,
+}
+
+impl<'a> SmallRecords<'a> {
+    /// At most `most`.
     #[inline]
-    pub(super) fn read_small(&mut self, record: &mut SmallRecord) -> bool {
-        let next = self.duplex.read_small(&mut record.header, &mut record.payload);
-        if next.is_err() {
-            self.put_back();
+    pub(super) fn new(rings: &'a mut Rings, most: u32) -> SmallRecords<'a> {
+        SmallRecords { rings, record: [0; ring::SMALL], most, count: 0, violation: None }
+    }
+}
+
+impl Frames for SmallRecords<'_> {
+    #[inline(always)]
+    fn next(&mut self) -> Option<&[u8]> {
+        if self.count == self.most {
+            return None;
         }
-        next == Ok(true)
+        let next = self.rings.duplex.read_small(&mut self.record);
+        self.violation = next.err();
+        if next != Ok(true) {
+            return None;
+        }
+        self.count += 1;
+        Some(&self.record)
     }
 
-    /// The record that was read last was none for [`Connection::receive_run`].
-    pub(super) fn put_back(&mut self) {
-        self.duplex.put_back();
-    }
+    #[inline(always)]
+    fn taken(&mut self, _: usize) {}
 }
 
 /// A ring's writing end for one call of [`Connection::transmit`](crate::Connection::transmit).

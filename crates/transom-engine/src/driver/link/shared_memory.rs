@@ -13,11 +13,11 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::lending::{LentHost, with_host};
-use super::rings::Records;
+use super::rings::{Records, SmallRecords};
 use super::silence::Silence;
 use super::tcp::FRAME;
 use super::{Link, State};
-use crate::{Cx, SmallRecord};
+use crate::Cx;
 
 /// Small records taken before it is asked whether to acknowledge.
 pub(super) const SOME: u32 = 16;
@@ -44,7 +44,7 @@ impl Link {
             self.process_partial(state, cx);
         }
         let budget = self.shared.pass_budget();
-        let (mut taken, mut unacknowledged, mut small) = (0, 0, SmallRecord::default());
+        let (mut taken, mut unacknowledged) = (0, 0);
         loop {
             if state.connection.awaits_queue_pair() {
                 // The records of the ring stay where they are until then.
@@ -62,16 +62,9 @@ impl Link {
                 break;
             };
             // Small Writes, as far as they follow each other; then what comes behind them.
-            let (mut count, mut violation) = (0, None);
-            let all_small = connection.receive_run_in_pass(cx, &mut small, &mut |record| {
-                if count == SOME {
-                    return false;
-                }
-                let next = rings.duplex.read_small(&mut record.header, &mut record.payload);
-                violation = next.err();
-                count += u32::from(next == Ok(true));
-                next == Ok(true)
-            });
+            let mut records = SmallRecords::new(rings, SOME);
+            let all_small = connection.receive_run_in_pass(cx, &mut records);
+            let SmallRecords { record, count, violation, .. } = records;
             if count > 0 {
                 any = true;
                 taken += count as usize * SMALL;
@@ -79,7 +72,7 @@ impl Link {
             }
             let next = match violation {
                 Some(violation) => Some(Err(violation)),
-                None if !all_small => Record::of_small(&small.header, &small.payload).map(Ok),
+                None if !all_small => Record::of_small(&record).map(Ok),
                 None if count == SOME => None,
                 None => {
                     if let Some(bell) = self.bell.get() {

@@ -1,6 +1,6 @@
 //! The short way of Writes of a few bytes: posted, judged, copied and published, without a pass; and,
 //! over shared memory, received, judged, placed and settled. What TCP has brought has one in `tcp.rs`
-//! (`Link::receive_few`), by the general decoder. A Bind has a short way on every link.
+//! (`Link::receive_few`). A Bind has a short way on every link.
 //!
 //! `State::quiet` says that nothing about a link asks for a pass: it is computed behind each one, and
 //! taken back before each. What turns out to be unusual on the way is left to a pass, in order.
@@ -10,13 +10,13 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::notifications::Notifications;
-use super::rings::Records;
+use super::rings::{Records, SmallRecords};
 use super::shared_memory::SOME;
 use super::tcp::Outlet;
 use super::{Link, LinkDenials, State};
 use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
-use crate::{Cx, Effects, Output, SmallRecord, Status};
+use crate::{Cx, Effects, Output, Status};
 
 impl Link {
     /// Whether nothing about the link asks for a pass, so that small Writes may go the short way.
@@ -147,14 +147,12 @@ impl Link {
         let lane = lane.get_or_insert_with(|| self.shared.memory.lane());
         let denials = LinkDenials(self);
         let mut cx = self.short_cx(now, lane, effects, &denials);
-        let (mut record, mut count) = (SmallRecord::default(), 0);
-        let usual = connection.receive_run(&mut cx, &mut record, &mut |record| {
-            let next = count < SOME && rings.read_small(record);
-            count += u32::from(next);
-            next
-        });
-        if !usual {
-            rings.put_back();
+        let mut records = SmallRecords::new(rings, SOME);
+        let usual = connection.receive_run(&mut cx, &mut records);
+        let SmallRecords { count, violation, .. } = records;
+        if !usual || violation.is_some() {
+            // The ordinary read says which record it is, or what is wrong with it.
+            rings.duplex.put_back();
         }
         let quiet = usual && count > 0 && connection.is_still_quiet();
         if !quiet {

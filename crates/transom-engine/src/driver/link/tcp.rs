@@ -101,12 +101,15 @@ impl Link {
         let (lane, staging) = worker.tools(&self.shared.memory);
         let denials = LinkDenials(self);
         let mut cx = self.short_cx(now, lane, effects, &denials);
-        let bytes = staging.get(..count).unwrap_or_default();
-        let received = connection.receive(&mut cx, bytes);
-        partial.extend_from_slice(bytes.get(received.consumed..).unwrap_or_default());
+        let mut bytes = staging.get(..count).unwrap_or_default();
+        connection.receive_run(&mut cx, &mut bytes);
+        if !bytes.is_empty() {
+            let received = connection.receive(&mut cx, bytes);
+            partial.extend_from_slice(bytes.get(received.consumed..).unwrap_or_default());
+        }
         let quiet = partial.is_empty()
             && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
-            && !received.read_paused
+            && connection.wants_read()
             && connection.is_still_quiet()
             && !connection.wants_write();
         state.report();
