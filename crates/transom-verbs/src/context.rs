@@ -224,9 +224,12 @@ impl Context {
 
     // ---- asynchronous events --------------------------------------------------------------------
 
-    /// Take back the events of an object that is being destroyed.
+    /// Take back the events of an object that is being destroyed. A forked child can fetch none, and the
+    /// lock of the list may be that of a thread which it does not have.
     pub(crate) fn take_back_events(&self, object: *const ()) {
-        self.events.take_back(|event| std::ptr::eq(event.object(), object));
+        if !self.adapter.is_forked() {
+            self.events.take_back(|event| std::ptr::eq(event.object(), object));
+        }
     }
 
     // ---- what closing must end ------------------------------------------------------------------
@@ -245,9 +248,9 @@ impl Context {
     }
 
     /// The program closes a structure of the device. With the last one ends what the program has left
-    /// open (Verbs V38).
+    /// open (Verbs V38). Nothing of the parent's ends in a forked child (Verbs V146).
     pub(crate) fn close(&self) {
-        if self.shells.fetch_sub(1, Ordering::AcqRel) > 1 {
+        if self.shells.fetch_sub(1, Ordering::AcqRel) > 1 || self.adapter.is_forked() {
             return;
         }
         for queue_pair in self.queue_pairs.all() {

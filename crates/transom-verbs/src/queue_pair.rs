@@ -518,8 +518,11 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         let context = self.context();
-        context.ports.give_back(self.number);
-        crate::rendezvous::close_idle_later(context);
+        // A forked child leaves the parent's ports alone: their lock may be a thread's that it has not.
+        if !context.adapter.is_forked() {
+            context.ports.give_back(self.number);
+            crate::rendezvous::close_idle_later(context);
+        }
         context.counters.queue_pairs.give_back();
         self.leave();
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use crate::abi::*;
 use crate::context::{AsyncEvent, Context};
@@ -53,15 +53,22 @@ fn device() -> *mut ibv_device {
 }
 
 /// The GID table of the latest device list.
-static GIDS: Mutex<Vec<Gid>> = Mutex::new(Vec::new());
+static GIDS: RwLock<Vec<Gid>> = RwLock::new(Vec::new());
 
-/// The table, read anew if `fresh`, or if it has never been read.
+/// The table, read anew if `fresh`, or if it has never been read. In a forked child the lock may be that
+/// of a thread which is not there: it is not waited for, and not held for the reading (Verbs V146).
 fn gids(fresh: bool) -> Vec<Gid> {
-    let mut gids = GIDS.lock().unwrap_or_else(PoisonError::into_inner);
-    if fresh || gids.is_empty() {
-        *gids = gid::table();
+    if !fresh
+        && let Ok(gids) = GIDS.try_read()
+        && !gids.is_empty()
+    {
+        return gids.clone();
     }
-    gids.clone()
+    let found = gid::table();
+    if let Ok(mut gids) = GIDS.try_write() {
+        gids.clone_from(&found);
+    }
+    found
 }
 
 // ---- the list ------------------------------------------------------------------------------------

@@ -1,5 +1,48 @@
 /* Forked children, and descriptors that the program closes. */
 #include "common.h"
+#include <rdma/rdma_cma.h>
+static bool idle;
+/* Opens and closes what a child uses, so that a fork meets it inside. */
+static void *busy(void *owner) {
+    struct end *e = owner;
+    int n;
+    struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
+    while (!__atomic_load_n(&idle, __ATOMIC_ACQUIRE)) {
+        ibv_free_device_list(MADE(ibv_get_device_list(&n)));
+        SUCCEEDS(ibv_destroy_qp(new_qp(e)));
+        struct rdma_cm_id *id;
+        SUCCEEDS(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+        SUCCEEDS(rdma_destroy_id(id));
+    }
+    rdma_destroy_event_channel(channel);
+    return NULL;
+}
+/* A child waits for no lock of a thread that it does not have. */
+static void forked_amid_calls(struct end *e) {
+    enum { THREADS = 2, CHILDREN = 100 };
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, busy, e);
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t child = fork();
+        if (!child) {
+            alarm(60);
+            int n;
+            struct rdma_cm_id *id;
+            bool done = ibv_get_device_list(&n) && !rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) &&
+                        !ibv_destroy_qp(e->qp) && !ibv_close_device(e->ctx);
+            _exit(!done);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        CHECK("V146", status == 0, "child %d: %x", i, status);
+        if (status)
+            break;
+    }
+    __atomic_store_n(&idle, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK("V145", ibv_fork_init() == 0, "fork_init");
@@ -100,6 +143,7 @@ int main(void) {
                       f.mr->rkey));
         EXPECT_WC("V146 parent", e.scq, 6, 0);
     }
+    forked_amid_calls(&f);
     /* the child destroys nothing but the descriptor's number was reused in it */
     p = fork();
     if (!p) {

@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::channel::Channel;
 use crate::cm::{self, Event, Id, State};
 use crate::entry::cm::ids::{give, look, queue_pair, show};
+use crate::entry::process::PerProcess;
 use crate::entry::queue_pair::show_state;
 use crate::entry::{fetched, minus_one, pointer};
 use crate::errno::{Errno, Result};
@@ -21,11 +22,23 @@ pub(crate) struct ChannelShell {
     pub(crate) events: Arc<Channel<Event>>,
 }
 
-/// The addresses of channels that there are.
-static ALIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+/// The addresses of channels that this process has made.
+#[derive(Debug)]
+struct Alive {
+    addresses: Mutex<BTreeSet<usize>>,
+    /// A forked child: its parent may have made others.
+    inherits: bool,
+}
 
-fn alive() -> MutexGuard<'static, BTreeSet<usize>> {
-    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+fn alive() -> Result<&'static Alive> {
+    static ALIVE: PerProcess<Alive> = PerProcess::new();
+    ALIVE.get(|inherits| Ok(Alive { addresses: Mutex::default(), inherits }))
+}
+
+impl Alive {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ChannelShell {
@@ -34,18 +47,20 @@ impl ChannelShell {
         let head = rdma_event_channel { fd: events.fd() };
         let shell = Box::into_raw(Box::new(ChannelShell { head, events }));
         let given: *mut rdma_event_channel = shell.cast();
-        alive().insert(given.addr());
+        alive()?.lock().insert(given.addr());
         Ok(given)
     }
 
-    /// The events of a channel. `None`: it has been destroyed.
+    /// The events of a channel. `None`: it has been destroyed. `EIO` in a forked child: that, or it is the
+    /// parent's.
     ///
     /// # Safety
     /// Null, or a channel of the program's, now or once.
     unsafe fn events(channel: *mut rdma_event_channel) -> Result<Option<Arc<Channel<Event>>>> {
-        let alive = alive();
+        let made = alive()?;
+        let alive = made.lock();
         if !channel.is_null() && !alive.contains(&channel.addr()) {
-            return Ok(None);
+            return if made.inherits { Err(Errno::EIO) } else { Ok(None) };
         }
         // SAFETY: null or alive, and its end waits for the lock.
         Ok(Some(unsafe { ChannelShell::look(channel) }?.events.clone()))
@@ -61,7 +76,9 @@ impl ChannelShell {
     /// # Safety
     /// A channel of the program's, which is not used afterwards.
     pub(crate) unsafe fn take(channel: *mut rdma_event_channel) {
-        alive().remove(&channel.addr());
+        if let Ok(alive) = alive() {
+            alive.lock().remove(&channel.addr());
+        }
         // SAFETY: this function's contract.
         drop(unsafe { Box::from_raw(channel.cast::<ChannelShell>()) });
     }

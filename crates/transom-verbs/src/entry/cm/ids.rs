@@ -1,14 +1,15 @@
 //! Ids: making and destroying, addresses, options.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::*;
 use crate::cm::Id;
 use crate::context::Context;
 use crate::entry::cm::address;
 use crate::entry::cm::events::{ChannelShell, acknowledge, next_event};
+use crate::entry::process::PerProcess;
 use crate::entry::shell::{self, OfQueuePair};
 use crate::entry::{device, memory, minus_one};
 use crate::errno::{Errno, Result};
@@ -31,32 +32,39 @@ pub(crate) struct IdShell {
 
 /// The one context of this library, with its protection domain (Verbs V39).
 struct Own {
-    process: u32,
     context: *mut ibv_context,
     pd: *mut ibv_pd,
 }
 
 // SAFETY: two pointers to objects that every thread may use.
 unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: what `own` has opened for nobody else.
+        unsafe {
+            if !self.pd.is_null() {
+                memory::ibv_dealloc_pd(self.pd);
+            }
+            device::ibv_close_device(self.context);
+        }
+    }
+}
 
 pub(crate) fn own() -> Result<(*mut ibv_context, *mut ibv_pd, Arc<Context>)> {
-    static OWN: Mutex<Option<Own>> = Mutex::new(None);
-    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let made = match &*own {
-        Some(made) if made.process == std::process::id() => made,
-        _ => {
-            let context = device::open()?;
-            // SAFETY: a context that was just opened.
-            let pd = unsafe { memory::ibv_alloc_pd(context) };
-            if pd.is_null() {
-                return Err(Errno::ENOMEM);
-            }
-            own.insert(Own { process: std::process::id(), context, pd })
-        }
-    };
+    static OWN: PerProcess<Own> = PerProcess::new();
+    let own = OWN.get(|_| {
+        let context = device::open()?;
+        // SAFETY: a context that was just opened.
+        let pd = unsafe { memory::ibv_alloc_pd(context) };
+        let own = Own { context, pd };
+        if pd.is_null() { Err(Errno::ENOMEM) } else { Ok(own) }
+    })?;
     // SAFETY: it is never closed.
-    let body = unsafe { shell::context(made.context) }?.clone();
-    Ok((made.context, made.pd, body))
+    let body = unsafe { shell::context(own.context) }?.clone();
+    Ok((own.context, own.pd, body))
 }
 
 /// The shell of an id.
