@@ -25,6 +25,8 @@ mod gid;
 mod kind;
 mod limits;
 mod memory;
+#[allow(unsafe_code, reason = "values that are never freed")]
+mod process;
 mod queue_pair;
 mod receive;
 mod rendezvous;

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use transom_engine::{Limits, QueuePairKind, raw};
 
 use crate::abi::ibv_qp_attr;
+use crate::process::PerProcess;
 
 /// A queue pair that repeats a Send fewer than seven times waits so long for a receive. The longest
 /// wait that its attributes can ask for, 6 × 655.36 ms, is shorter. A receiver whose program had no
@@ -74,9 +75,10 @@ struct Schedule {
     last: u64,
 }
 
+#[derive(Default)]
 struct Clock {
-    /// The process whose thread serves the clock: a forked child has none.
-    process: u32,
+    /// Its thread has been started.
+    served: OnceLock<()>,
     schedule: Mutex<Schedule>,
     changed: Condvar,
 }
@@ -112,25 +114,17 @@ impl Clock {
     }
 }
 
-static CLOCK: Mutex<Option<Arc<Clock>>> = Mutex::new(None);
+/// Each process has its own: a forked child has no thread of its parent's.
+static CLOCK: PerProcess<Clock> = PerProcess::new();
 
-fn clock() -> Arc<Clock> {
-    let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*clock {
-        Some(clock) if clock.process == std::process::id() => clock.clone(),
-        _ => {
-            let started = Arc::new(Clock {
-                process: std::process::id(),
-                schedule: Mutex::default(),
-                changed: Condvar::new(),
-            });
-            let serve = started.clone();
-            if let Err(error) = raw::spawn_quiet("transom-verbs", move || serve.serve()) {
-                eprintln!("transom: start a thread for timers: {error}");
-            }
-            clock.insert(started).clone()
+fn clock() -> &'static Clock {
+    let clock = CLOCK.get_or_default();
+    clock.served.get_or_init(|| {
+        if let Err(error) = raw::spawn_quiet("transom-verbs", move || clock.serve()) {
+            eprintln!("transom: start a thread for timers: {error}");
         }
-    }
+    });
+    clock
 }
 
 /// Have `job` done by the thread for timers, no sooner than after `delay`.

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Id, State};
 use crate::errno::{Errno, Result};
+use crate::process::PerProcess;
 use crate::queue_pair::QueuePair;
 
 /// Numbers that stand for a connection are below the first port's queue pairs (Verbs V128).
 const ALIASES: u32 = 0x04_0000;
 
-static IDS: Mutex<Option<Aliases>> = Mutex::new(None);
+static IDS: PerProcess<Mutex<Aliases>> = PerProcess::new();
 
 /// Connections by the numbers that stand for their peers' queue pairs.
 #[derive(Debug, Default)]
@@ -20,8 +21,8 @@ struct Aliases {
 }
 
 fn aliases<T>(work: impl FnOnce(&mut Aliases) -> T) -> T {
-    let mut ids = IDS.lock().unwrap_or_else(PoisonError::into_inner);
-    work(ids.get_or_insert_with(Aliases::default))
+    let ids = IDS.get_or_default();
+    work(&mut ids.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 pub(super) fn new(id: &Arc<Id>) -> u32 {

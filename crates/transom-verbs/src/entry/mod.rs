@@ -8,7 +8,6 @@ pub(crate) mod completion_ex;
 pub(crate) mod device;
 pub(crate) mod memory;
 pub(crate) mod post;
-mod process;
 pub(crate) mod queue_pair;
 pub(crate) mod receive;
 pub(crate) mod rsocket;

@@ -9,10 +9,10 @@ use crate::abi::*;
 use crate::channel::Channel;
 use crate::cm::{self, Event, Id, State};
 use crate::entry::cm::ids::{give, look, queue_pair, show};
-use crate::entry::process::PerProcess;
 use crate::entry::queue_pair::show_state;
 use crate::entry::{fetched, minus_one, pointer};
 use crate::errno::{Errno, Result};
+use crate::process::PerProcess;
 use crate::{explain, text};
 
 /// An event channel as programs hold it.

@@ -9,11 +9,11 @@ use crate::cm::Id;
 use crate::context::Context;
 use crate::entry::cm::address;
 use crate::entry::cm::events::{ChannelShell, acknowledge, next_event};
-use crate::entry::process::PerProcess;
 use crate::entry::shell::{self, OfQueuePair};
 use crate::entry::{device, memory, minus_one};
 use crate::errno::{Errno, Result};
 use crate::gid;
+use crate::process::PerProcess;
 use crate::queue_pair::QueuePair;
 
 /// An id as programs hold it.

@@ -1,8 +1,7 @@
 //! What each process has of its own, a forked child, too.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicPtr, Ordering};
-
-use crate::errno::Result;
 
 /// A value that a process makes when it needs it first, and that is never freed. Finding it takes no lock:
 /// a forked child could have inherited that of a thread which it does not have (Verbs V146).
@@ -22,7 +21,10 @@ impl<T: Send + Sync> PerProcess<T> {
 
     /// The value of this process, as `make` makes it, which is told whether a parent has had one. Of two
     /// that are made at once, one is dropped.
-    pub(crate) fn get(&'static self, make: impl FnOnce(bool) -> Result<T>) -> Result<&'static T> {
+    pub(crate) fn get<E>(
+        &'static self,
+        make: impl FnOnce(bool) -> Result<T, E>,
+    ) -> Result<&'static T, E> {
         let process = std::process::id();
         let before = self.0.load(Ordering::Acquire);
         // SAFETY: null, or stored below and never freed.
@@ -43,5 +45,14 @@ impl<T: Send + Sync> PerProcess<T> {
                 }
             }
         }
+    }
+
+    /// The same, of a value that begins empty.
+    pub(crate) fn get_or_default(&'static self) -> &'static T
+    where
+        T: Default,
+    {
+        let Ok(value) = self.get(|_| Ok::<T, Infallible>(T::default()));
+        value
     }
 }
