@@ -1,37 +1,46 @@
 //! The end of the process: acknowledgements that are owed leave, so that a peer which has sent its last
 //! message sees that it arrived.
 
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::context::Context;
+use crate::process::PerProcess;
 use crate::{explain, rsocket, sys};
 
 /// How long a stream may take to end in order.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
-static CONTEXTS: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
+/// The contexts of this process.
+static CONTEXTS: PerProcess<Mutex<Vec<Weak<Context>>>> = PerProcess::new();
+
+fn lock() -> MutexGuard<'static, Vec<Weak<Context>>> {
+    CONTEXTS.get_or_default().lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A context to finish when the process ends.
 pub(crate) fn remember(context: &Arc<Context>) {
-    static REGISTER: Once = Once::new();
-    REGISTER.call_once(|| sys::at_exit(at_exit));
-    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    // No `Once`: a forked child would wait for the thread that was inside.
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
+        sys::at_exit(at_exit);
+    }
+    let mut contexts = lock();
     contexts.retain(|context| context.strong_count() > 0);
     contexts.push(Arc::downgrade(context));
 }
 
 /// The contexts of this process.
 pub(crate) fn contexts() -> Vec<Arc<Context>> {
-    let contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    contexts.iter().filter_map(Weak::upgrade).collect()
+    lock().iter().filter_map(Weak::upgrade).collect()
 }
 
 extern "C" fn at_exit() {
     let finished = std::panic::catch_unwind(|| {
         rsocket::say_goodbye();
-        // A forked child may have inherited the lock from a thread that it does not have.
-        let Ok(contexts) = CONTEXTS.try_lock() else { return };
+        // A handler of signals may have interrupted a call that holds the lock, and ended the process.
+        let Ok(contexts) = CONTEXTS.get_or_default().try_lock() else { return };
         let all: Vec<_> = contexts.iter().filter_map(Weak::upgrade).collect();
         drop(contexts);
         for context in &all {

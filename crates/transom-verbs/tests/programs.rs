@@ -77,7 +77,7 @@ fn events() {
     run("events");
 }
 
-/// Verbs V145, Verbs V146, Verbs V148.
+/// Verbs V145, Verbs V146, Verbs V148, Verbs V154.
 #[test]
 fn forked_children() {
     run("forked");

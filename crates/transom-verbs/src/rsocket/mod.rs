@@ -23,38 +23,26 @@ pub(crate) use buffer::Span;
 pub(crate) use socket::Socket;
 
 use crate::errno::{Errno, Result};
+use crate::process::PerProcess;
 
 const EBADF: Errno = Errno::EBADF;
 
 /// The sockets of this process by their numbers. A forked child has none: a connection is its
 /// parent's.
-struct Sockets {
-    process: u32,
-    all: HashMap<i32, Arc<Socket>>,
-}
-
-static SOCKETS: RwLock<Option<Sockets>> = RwLock::new(None);
+static SOCKETS: PerProcess<RwLock<HashMap<i32, Arc<Socket>>>> = PerProcess::new();
 
 /// Give a new socket its place; its number.
 pub(crate) fn add(socket: Arc<Socket>) -> i32 {
-    let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
-    let (process, number) = (std::process::id(), socket.number());
-    if sockets.as_ref().is_none_or(|known| known.process != process) {
-        // The parent's are left as they are.
-        std::mem::forget(sockets.replace(Sockets { process, all: HashMap::new() }));
-    }
-    if let Some(known) = sockets.as_mut() {
-        known.all.insert(number, socket);
-    }
+    let number = socket.number();
+    let mut sockets = SOCKETS.get_or_default().write().unwrap_or_else(PoisonError::into_inner);
+    sockets.insert(number, socket);
     number
 }
 
 /// The socket of a number.
 pub(crate) fn find(number: i32) -> Option<Arc<Socket>> {
-    let sockets = SOCKETS.read().unwrap_or_else(PoisonError::into_inner);
-    let known = sockets.as_ref()?;
-    let found = known.all.get(&number)?;
-    (known.process == std::process::id()).then(|| found.clone())
+    let sockets = SOCKETS.get_or_default().read().unwrap_or_else(PoisonError::into_inner);
+    sockets.get(&number).cloned()
 }
 
 /// The socket of a number: `EBADF` if there is none.
@@ -64,20 +52,15 @@ pub(crate) fn get(number: i32) -> Result<Arc<Socket>> {
 
 /// A number stands for nothing any more.
 pub(crate) fn remove(number: i32) -> Result<Arc<Socket>> {
-    let found = get(number)?;
-    let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
-    sockets.as_mut().and_then(|known| known.all.remove(&number));
-    Ok(found)
+    let mut sockets = SOCKETS.get_or_default().write().unwrap_or_else(PoisonError::into_inner);
+    sockets.remove(&number).ok_or(EBADF)
 }
 
 /// The process ends: tell every peer, as the end of a process tells the peers of its sockets.
 pub(crate) fn say_goodbye() {
-    // A forked child may have inherited the lock from a thread that it does not have.
-    let Ok(sockets) = SOCKETS.try_read() else { return };
-    let Some(known) = sockets.as_ref().filter(|known| known.process == std::process::id()) else {
-        return;
-    };
-    for socket in known.all.values() {
+    // A handler of signals may have interrupted a call that holds the lock, and ended the process.
+    let Ok(sockets) = SOCKETS.get_or_default().try_read() else { return };
+    for socket in sockets.values() {
         socket.say_goodbye();
     }
 }

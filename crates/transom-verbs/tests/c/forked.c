@@ -1,6 +1,7 @@
 /* Forked children, and descriptors that the program closes. */
 #include "common.h"
 #include <rdma/rdma_cma.h>
+#include <rdma/rsocket.h>
 static bool idle;
 /* Opens and closes what a child uses, so that a fork meets it inside. */
 static void *busy(void *owner) {
@@ -17,12 +18,21 @@ static void *busy(void *owner) {
     rdma_destroy_event_channel(channel);
     return NULL;
 }
+/* Looks for a device and a socket that there are not. */
+static void *asking(void *owner) {
+    struct end *e = owner;
+    while (!__atomic_load_n(&idle, __ATOMIC_ACQUIRE)) {
+        ibv_import_device(e->ctx->async_fd);
+        rfcntl(-1, F_GETFL);
+    }
+    return NULL;
+}
 /* A child waits for no lock of a thread that it does not have. */
 static void forked_amid_calls(struct end *e) {
-    enum { THREADS = 2, CHILDREN = 100 };
+    enum { THREADS = 3, CHILDREN = 100 };
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, busy, e);
+        pthread_create(&threads[i], NULL, i ? busy : asking, e);
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
         if (!child) {
@@ -30,6 +40,7 @@ static void forked_amid_calls(struct end *e) {
             int n;
             struct rdma_cm_id *id;
             bool done = ibv_get_device_list(&n) && !rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) &&
+                        rsocket(AF_INET, SOCK_STREAM, 0) >= 0 && !ibv_import_device(e->ctx->cmd_fd) &&
                         !ibv_destroy_qp(e->qp) && !ibv_close_device(e->ctx);
             _exit(!done);
         }

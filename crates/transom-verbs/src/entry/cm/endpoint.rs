@@ -19,6 +19,7 @@ use crate::entry::receive::{create_srq_ex, ibv_create_srq, ibv_destroy_srq};
 use crate::entry::shell::{self, OfDomain};
 use crate::entry::xrc::open_xrcd;
 use crate::errno::{Errno, Result};
+use crate::process::PerProcess;
 
 /// A channel and a queue for `depth` completions.
 ///
@@ -134,8 +135,8 @@ fn checked_pointer<T>(made: *mut T) -> Result<*mut T> {
 /// # Safety
 /// A context.
 unsafe fn domain_of(context: *mut ibv_context) -> Result<*mut ibv_xrcd> {
-    static OPEN: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    static OPEN: PerProcess<Mutex<Vec<(usize, usize)>>> = PerProcess::new();
+    let mut open = OPEN.get_or_default().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, domain)) = open.iter().find(|(of, _)| *of == context.addr()) {
         return Ok(std::ptr::with_exposed_provenance_mut(*domain));
     }
