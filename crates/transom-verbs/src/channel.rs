@@ -14,6 +14,8 @@ use crate::errno::Result;
 /// event can be fetched, and a program may poll it, make it non-blocking, or block in the fetch.
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
+    /// Of the process that made it.
+    process: u32,
     fd: OwnedFd,
     queue: Mutex<VecDeque<T>>,
 }
@@ -21,7 +23,7 @@ pub(crate) struct Channel<T> {
 impl<T> Channel<T> {
     pub(crate) fn new() -> Result<Channel<T>> {
         let fd = eventfd(0, EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC)?;
-        Ok(Channel { fd, queue: Mutex::new(VecDeque::new()) })
+        Ok(Channel { process: std::process::id(), fd, queue: Mutex::default() })
     }
 
     /// The descriptor that programs watch.
@@ -90,8 +92,12 @@ impl<T> Channel<T> {
         Some(event)
     }
 
-    /// Take back the events that were not fetched and that `of` names; they are the result.
+    /// Take back the events that were not fetched and that `of` names; they are the result. A forked child
+    /// takes none of its parent's: the count of the descriptor is the parent's, too (Verbs V146).
     pub(crate) fn take_back(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
+        if self.process != std::process::id() {
+            return Vec::new();
+        }
         let mut queue = self.lock();
         let (taken, kept): (Vec<T>, Vec<T>) = queue.drain(..).partition(of);
         queue.extend(kept);
@@ -109,11 +115,24 @@ impl<T> Channel<T> {
 
 /// How many events of an object were handed out, and how many of these acknowledged: destroying the
 /// object waits until both are equal.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Acknowledged {
+    /// Of the process whose object it is.
+    process: u32,
     counts: Mutex<(u64, u64)>,
     ending: AtomicBool,
     changed: std::sync::Condvar,
+}
+
+impl Default for Acknowledged {
+    fn default() -> Acknowledged {
+        Acknowledged {
+            process: std::process::id(),
+            counts: Mutex::default(),
+            ending: AtomicBool::default(),
+            changed: std::sync::Condvar::new(),
+        }
+    }
 }
 
 impl Acknowledged {
@@ -135,8 +154,12 @@ impl Acknowledged {
         self.ending.load(Ordering::Acquire)
     }
 
-    /// Block until every event that was handed out is acknowledged.
+    /// Block until every event that was handed out is acknowledged. A forked child has none of the threads
+    /// that would do so.
     pub(crate) fn wait(&self) {
+        if self.process != std::process::id() {
+            return;
+        }
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         while counts.1 < counts.0 {
             counts = self.changed.wait(counts).unwrap_or_else(PoisonError::into_inner);

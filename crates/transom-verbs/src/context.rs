@@ -224,12 +224,9 @@ impl Context {
 
     // ---- asynchronous events --------------------------------------------------------------------
 
-    /// Take back the events of an object that is being destroyed. A forked child can fetch none, and the
-    /// lock of the list may be that of a thread which it does not have.
+    /// Take back the events of an object that is being destroyed.
     pub(crate) fn take_back_events(&self, object: *const ()) {
-        if !self.adapter.is_forked() {
-            self.events.take_back(|event| std::ptr::eq(event.object(), object));
-        }
+        self.events.take_back(|event| std::ptr::eq(event.object(), object));
     }
 
     // ---- what closing must end ------------------------------------------------------------------

@@ -54,6 +54,38 @@ static void forked_amid_calls(struct end *e) {
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
 }
+/* Events of the parent, one that waits and one that a thread is at, are the parent's. */
+static void a_child_destroys_what_has_events(void) {
+    struct end e = {0}, f = {0};
+    struct ibv_cq *cq;
+    void *context;
+    open_end(&e, NULL, ALL);
+    open_end(&f, e.ctx, ALL);
+    pair_up(&e, &f, DEF);
+    for (int i = 0; i < 2; i++) {
+        SUCCEEDS(ibv_req_notify_cq(e.scq, 0));
+        SUCCEEDS(post(&e, i, IBV_WR_RDMA_WRITE, SIG, e.buf, 8, e.mr->lkey, (uintptr_t)f.buf,
+                      f.mr->rkey));
+        EXPECT_WC("V146", e.scq, i, 0);
+        if (!i)
+            SUCCEEDS(ibv_get_cq_event(e.ch, &cq, &context));
+    }
+    struct pollfd waits = {e.ch->fd, POLLIN, 0};
+    CHECK("V146", poll(&waits, 1, 5000) == 1, "event of the parent");
+    pid_t child = fork();
+    if (!child) {
+        alarm(60);
+        _exit(ibv_destroy_qp(e.qp) || ibv_destroy_cq(e.scq));
+    }
+    int status;
+    waitpid(child, &status, 0);
+    CHECK("V146", status == 0, "child %x", status);
+    CHECK("V146", poll(&waits, 1, 0) == 1, "event that a child took");
+    SUCCEEDS(ibv_get_cq_event(e.ch, &cq, &context));
+    ibv_ack_cq_events(cq, 2);
+    SUCCEEDS(ibv_destroy_qp(e.qp));
+    SUCCEEDS(ibv_destroy_cq(e.scq));
+}
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK("V145", ibv_fork_init() == 0, "fork_init");
@@ -155,6 +187,7 @@ int main(void) {
         EXPECT_WC("V146 parent", e.scq, 6, 0);
     }
     forked_amid_calls(&f);
+    a_child_destroys_what_has_events();
     /* the child destroys nothing but the descriptor's number was reused in it */
     p = fork();
     if (!p) {
