@@ -12,10 +12,10 @@ What is the same, and what is not:
 - UCX `put` over `posix` maps the peer's memory into the initiator: no check stands between them; `tag`
   matches a message with a receive, and copies it twice.
 
-What passes through shared memory hangs on the cost of a cache line, which changes within seconds on a
-virtual machine. A Transom bench of a moment, which measures that, runs before and after each of these
-tools; what they had while the line was near (below 90 ns), and far, has rows of its own, and what they had
-while it changed is dropped.
+What passes between two processors hangs on the cost of a cache line, which changes within seconds on a
+virtual machine. A Transom bench of a moment, which measures that, runs before and after each tool; what
+the tool had while the line was near (below 90 ns), and far, has rows of its own, and what it had while
+the line changed is dropped.
 """
 
 import json
@@ -61,7 +61,6 @@ class FiPingpong:
 
     def __init__(self, provider, endpoint):
         self.name = f"libfabric {provider}"
-        self.sorted = provider == "shm"
         self.base = ["fi_pingpong", "-p", provider, "-e", endpoint]
 
     def command(self, size, iterations):
@@ -87,7 +86,6 @@ class Ucx:
 
     def __init__(self, transport, test):
         self.name = f"UCX {transport}, {test}"
-        self.sorted = transport == "posix"
         self.tests = {"put": "ucp_put", "tag": "tag"}[test]
         self.environment = {"UCX_TLS": f"{transport},self"}
 
@@ -115,7 +113,7 @@ class Transom:
 
     def __init__(self, binary, path, crc, shared=False):
         self.name = f"Transom {path}" + ("" if path == "process" else f", CRC {crc}")
-        self.base, self.sorted = [binary, "bench"], path == "process"
+        self.base = [binary, "bench"]
         self.options = ["--path", path, "--crc", crc, "--wait", "spin", "--seconds", "1", "--json"]
         if shared:
             self.name += ", shared region"
@@ -150,8 +148,6 @@ def line(binary):
 
 def row(tool, before, after):
     """The row that a sample belongs to, by what a cache line cost on either side of it."""
-    if not tool.sorted:
-        return tool.name
     if before is None or after is None or before[0] != after[0]:
         return None
     return f"{tool.name}, {before[0]}"
@@ -233,12 +229,12 @@ def measure(binary, rounds, out):
     """Both tables' worth of text; with `out`, what it was made of goes there."""
     tools = [Transom(binary, "process", "on"), Transom(binary, "process", "on", True), Transom(binary, "tcp", "on"), Transom(binary, "tcp", "off")]
     tools += [FiPingpong("shm", "rdm"), FiPingpong("tcp", "msg"), FiPingpong("net", "msg"), Ucx("posix", "put"), Ucx("posix", "tag"), Ucx("tcp", "put")]
-    names = [name for tool in tools for name in ([f"{tool.name}, near", f"{tool.name}, far"] if tool.sorted else [tool.name])]
+    names = [f"{tool.name}, {distance}" for tool in tools for distance in ("near", "far")]
     samples, lines, mixed = {name: {title: [] for title, *_ in MEASURES} for name in names}, {"near": [], "far": []}, 0
     for turn in range(rounds):
         for title, unit, one, _ in MEASURES:
             for tool in tools:
-                before = line(binary) if tool.sorted else None
+                before = line(binary)
                 try:
                     value = one(tool)
                 except (RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
@@ -246,12 +242,11 @@ def measure(binary, rounds, out):
                     continue
                 if value is None:
                     continue
-                name = row(tool, before, line(binary) if tool.sorted else None)
+                name = row(tool, before, line(binary))
                 if name is None:
                     mixed += 1
                     continue
-                if tool.sorted:
-                    lines[before[0]].append(before[1])
+                lines[before[0]].append(before[1])
                 samples[name][title].append(value)
                 print(f"round {turn + 1}: {name}, {title}: {number(value)} {unit}", file=sys.stderr)
 
