@@ -1,4 +1,4 @@
-//! What each process has of its own, a forked child, too.
+//! Values that each process has of its own, a forked child, too.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -77,7 +77,7 @@ struct Schedule {
 
 #[derive(Default)]
 struct Clock {
-    /// Its thread has been started.
+    /// The thread of the clock has been started.
     served: OnceLock<()>,
     schedule: Mutex<Schedule>,
     changed: Condvar,

@@ -25,7 +25,7 @@ pub trait Frames {
     /// Bytes that begin with the next frame. `None`: there is none, for now.
     fn next(&mut self) -> Option<&[u8]>;
 
-    /// So many bytes of what [`next`](Frames::next) has returned were taken.
+    /// The caller has taken `bytes` bytes of what [`next`](Frames::next) returned.
     fn taken(&mut self, bytes: usize);
 }
 

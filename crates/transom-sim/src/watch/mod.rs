@@ -379,7 +379,7 @@ impl Watch {
             if !stream.extension {
                 watch.counters.hit("plain peer");
             }
-            // What was posted before may execute in this very call.
+            // Earlier posts may execute in this very call.
             watch.start_local(stream);
         });
     }

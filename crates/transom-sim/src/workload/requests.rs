@@ -16,7 +16,7 @@ use crate::world::{World, is_full};
 
 impl World {
     pub(super) fn any_pair(&mut self, process: usize) -> Option<usize> {
-        // What is posted without a connection waits for one, in some dialects.
+        // A request without a connection waits for one, in some dialects.
         let waits = outlives(self.processes[process].dialect) && self.rng.once_in(4);
         let wide = self.rng.once_in(12);
         let pairs = &self.processes[process].pairs;
