@@ -181,7 +181,8 @@ impl<A: Area> Duplex<A> {
         }
     }
 
-    /// The next record, if it is a Write of a few bytes: where the caller wants it. `false`: it is not, or there is none, and [`Duplex::read`] has more to say.
+    /// The next record, if it is a Write of a few bytes: where the caller wants it. `false`: it is not, or
+    /// there is none, and [`Duplex::read`] has more to say.
     ///
     /// # Errors
     /// The other side has broken a rule of the ring: [`RingViolation`].
