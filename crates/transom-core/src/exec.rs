@@ -58,7 +58,7 @@ pub struct Execution {
     /// The operations that the peer may use at all.
     pub(crate) access: Rights,
     pub(crate) kind: QueuePairKind,
-    /// Small Writes of either side may go the short way, as far as its kind decides that.
+    /// Writes of one frame of either side may go the short way, as far as its kind decides that.
     pub(crate) short: bool,
     /// Of a receive side over several shared receive queues: the one that the peer's message is for.
     pub(crate) target: u32,

@@ -28,8 +28,8 @@ pub mod trace;
 
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
-    Connection, ConnectionConfig, ConnectionOverview, Frames, LinkEnd, LinkWish, Received, SMALL,
-    TIME_OUTS,
+    Connection, ConnectionConfig, ConnectionOverview, Frames, LARGEST_INLINE, LinkEnd, LinkWish,
+    Received, SMALL, TIME_OUTS, WHOLE,
 };
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,

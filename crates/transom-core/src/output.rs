@@ -33,15 +33,17 @@ pub trait Output {
         false
     }
 
-    /// The most payload that [`small`](Output::small) takes now; 0: it takes none.
-    fn small_room(&self) -> usize {
-        0
+    /// Whether a Write of so many bytes can be written as one frame now, behind what was written:
+    /// by [`whole`](Output::whole), or by [`lend_whole`](Output::lend_whole) if its bytes lie in memory.
+    fn takes(&self, length: usize) -> bool {
+        let _ = length;
+        false
     }
 
-    /// Have `wire` begin a Write of a few bytes, as many as [`small_room`](Output::small_room) says,
-    /// and write its one frame behind what was written. `false`: nothing has happened.
+    /// Have `wire` begin a Write of as many bytes as this output [takes](Output::takes), and write its
+    /// one frame. `false`: nothing has happened.
     #[inline]
-    fn small(
+    fn whole(
         &mut self,
         (wire, now): (&mut dyn Wire, Time),
         id: MessageId,
@@ -49,6 +51,19 @@ pub trait Output {
         payload: &[u8],
     ) -> bool {
         wire.append_whole(now, id, message, payload, self.buffer())
+    }
+
+    /// The same for bytes of the application's memory, which may be touched during this call only: they are
+    /// copied before the Write begins. [`Direct::Copy`] and [`Direct::Fault`]: it has not begun.
+    fn lend_whole(
+        &mut self,
+        link: (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[Segment],
+    ) -> Direct {
+        let _ = (link, id, message, payload);
+        Direct::Copy
     }
 
     /// Whether the sink of a Read of so many bytes is worth naming to [`request`](Output::request).
@@ -91,7 +106,7 @@ impl Output for Buffer {
         &mut self.bytes
     }
 
-    fn small_room(&self) -> usize {
-        self.room().min(SMALL)
+    fn takes(&self, length: usize) -> bool {
+        length <= self.room().min(SMALL)
     }
 }

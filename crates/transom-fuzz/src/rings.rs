@@ -11,11 +11,10 @@ use std::time::Duration;
 use transom_process::lending::Lent;
 use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL, Shared,
-    Side, Slot,
+    Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SLOTS, SMALL, Shared, Side, Slot,
 };
 use transom_process::{Area, Channel, Duplex};
-use transom_wire::{Config, Frame, ReadLimits, Role, Time, Wire};
+use transom_wire::{Bytes, Config, Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
 use crate::records::Model;
@@ -210,13 +209,13 @@ impl Victim {
         let length = [0, 8, INLINE, 100, record::LARGEST_PAYLOAD][usize::from(what % 5)];
         let header = Header { length: length as u32, ..Header::new(Kind::Write) };
         let header = record::to_bytes(header.words());
-        assert!(!self.duplex.has_small_room(self.waiting.len()) || self.waiting.is_empty());
+        assert!(!self.duplex.takes(length, self.waiting.len()) || self.waiting.is_empty());
         if self.over || !self.duplex.has_room(&self.waiting) || !self.waiting.is_empty() {
             return;
         }
         let (free, placed) = (self.duplex.producer().free_slots(), self.duplex.producer().placed());
         if length <= INLINE && what & 8 != 0 {
-            assert!(self.duplex.has_small_room(0));
+            assert!(self.duplex.takes(length, 0));
             self.duplex.write_small(&header, &[0x5A; INLINE][..length]);
             return self.duplex.fetch_ahead(1);
         }
@@ -229,7 +228,12 @@ impl Victim {
             memory.fill_bytes(side, offset, &[0x5A; record::LARGEST_PAYLOAD][..length]);
             if gone { Err(()) } else { Ok(()) }
         };
-        let done = self.duplex.write_direct(&header, length as u64, gather, fill);
+        let done = if length > INLINE && what & 16 != 0 {
+            assert!(self.duplex.takes(length, 0));
+            self.duplex.write_large(length, fill, || Some(header))
+        } else {
+            self.duplex.write_direct(&header, length as u64, gather, fill)
+        };
         assert_eq!(done, if gone { Err(()) } else { Ok(true) });
         let producer = self.duplex.producer();
         assert_eq!(
@@ -277,16 +281,22 @@ impl Victim {
         }
     }
 
-    /// As the engine takes Writes of a few bytes.
+    /// As the engine takes Writes of one record.
     fn on_whole(&mut self, bytes: &[u8], header: &Header) -> bool {
-        let small = header.payload() <= INLINE && !self.engine.dead && !self.one_way;
-        if !small {
+        if self.engine.dead || self.one_way {
             return false;
         }
         let Some(placing) = self.engine.wire.on_whole(bytes) else { return false };
-        assert_eq!((header.kind, header.flags), (Kind::Write, record::LAST));
+        assert_eq!((header.kind, header.flags & !record::ELSEWHERE), (Kind::Write, record::LAST));
         assert_eq!((placing.token, placing.address), (header.token, header.address));
-        assert_eq!((placing.payload, placing.consumed), (&bytes[HEADER..], bytes.len()));
+        let payload = &bytes[HEADER..];
+        let expected = if header.has(record::ELSEWHERE) {
+            let address = u64::from_ne_bytes(*payload.first_chunk().unwrap());
+            Bytes::Shared { address, length: header.length }
+        } else {
+            Bytes::Own(payload)
+        };
+        assert_eq!((placing.payload, placing.consumed), (expected, bytes.len()));
         self.engine.place(placing);
         true
     }
@@ -299,13 +309,12 @@ impl Victim {
             assert_eq!(self.duplex.news_beside(), Ok(None), "a word has overtaken a record");
         }
         let same = self.shadow.take(slots);
-        let next = if self.duplex.read_small(&mut small)? {
-            let record = Record::of_small(&small).unwrap();
-            assert!(record.header.kind == Kind::Write && record.header.payload() <= INLINE);
-            Some(Ok(record))
-        } else {
-            self.duplex.read()
-        };
+        let mut elsewhere = 0;
+        let whole = self.duplex.read_write(&mut small, &mut elsewhere)?;
+        if whole {
+            self.duplex.put_back();
+        }
+        let next = self.duplex.read();
         if let Some(record) = next {
             let record = record?;
             assert_eq!(same, Some(Ok(record)), "on either way");
@@ -314,6 +323,12 @@ impl Victim {
             assert!(record.header.kind != Kind::Ack);
             assert!(length <= record.header.kind.largest_payload());
             let used = self.duplex.copy(&record.header, record.body, into);
+            if whole {
+                assert_eq!(record.header.kind, Kind::Write);
+                assert_eq!(elsewhere, if length > INLINE { length } else { 0 });
+                // The lap stands in front.
+                assert_eq!(small[4..used], into[4..used], "on either way");
+            }
             let there = match record.body {
                 Found::At(_) => record.header.kind.carries_data(),
                 Found::Lent(Lent { number, offset }) => {

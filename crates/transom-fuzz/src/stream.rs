@@ -220,7 +220,6 @@ impl<W: Wire> Engine<W> {
         }
         assert_eq!(news, any);
         if !payload.is_empty() {
-            let payload = payload.into();
             self.take(Event::Write { token, address, payload, last: true, immediate: None });
         }
     }

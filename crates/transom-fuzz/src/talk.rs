@@ -414,7 +414,6 @@ impl<W: Wire> End<W> {
         }
         assert_eq!(news, any);
         if !payload.is_empty() {
-            let payload = Bytes::Own(payload);
             let write = Event::Write { token, address, payload, last: true, immediate: None };
             self.take(now, write, peer);
         }

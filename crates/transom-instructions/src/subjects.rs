@@ -48,19 +48,37 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         name: "half-round-process",
         about: "half a round trip of 8-byte Writes over shared memory",
         operations: 4,
-        run: |operations| half_rounds(Path::Process, false, operations),
+        run: |operations| half_rounds((Path::Process, false), 8, operations),
+    },
+    Subject {
+        name: "half-round-process-64",
+        about: "the same of 64 bytes, which do not fit a slot of the rings",
+        operations: 4,
+        run: |operations| half_rounds((Path::Process, false), 64, operations),
+    },
+    Subject {
+        name: "half-round-process-4k",
+        about: "the same of 4 KiB, with two copies of them",
+        operations: 4,
+        run: |operations| half_rounds((Path::Process, false), 4096, operations),
     },
     Subject {
         name: "half-round-inspected",
         about: "the same, with both adapters answering inspections: their tokens count copies",
         operations: 4,
-        run: |operations| half_rounds(Path::Process, true, operations),
+        run: |operations| half_rounds((Path::Process, true), 8, operations),
     },
     Subject {
         name: "half-round-tcp",
         about: "half a round trip of 8-byte Writes over TCP, checksums off",
         operations: 4,
-        run: |operations| half_rounds(Path::Tcp, false, operations),
+        run: |operations| half_rounds((Path::Tcp, false), 8, operations),
+    },
+    Subject {
+        name: "half-round-tcp-1k",
+        about: "the same of 1 KiB",
+        operations: 4,
+        run: |operations| half_rounds((Path::Tcp, false), 1024, operations),
     },
     Subject {
         name: "half-round-front",
@@ -122,19 +140,21 @@ struct End {
     local: Region<Vec<u8>>,
     window: Window,
     theirs: Option<Grant>,
+    /// The offset of the last byte.
+    last: u64,
 }
 
 impl End {
-    fn new(adapter: &Adapter, queue: QueuePair) -> Outcome<End> {
-        let memory = adapter.register(vec![0; 8])?;
-        let local = adapter.register(vec![0; 8])?;
+    fn new(adapter: &Adapter, queue: QueuePair, size: usize) -> Outcome<End> {
+        let memory = adapter.register(vec![0; size])?;
+        let local = adapter.register(vec![0; size])?;
         let window = queue.bind(&memory, .., Rights::READ | Rights::WRITE)?;
-        Ok(End { queue, memory, local, window, theirs: None })
+        Ok(End { queue, memory, local, window, theirs: None, last: size as u64 - 1 })
     }
 }
 
-/// Two adapters of this process and a connection between them.
-fn connect(path: Path, inspect: bool) -> Outcome<([Adapter; 2], [End; 2])> {
+/// Two adapters of this process and a connection between them, with `size` bytes of memory on each side.
+fn connect((path, inspect): (Path, bool), size: usize) -> Outcome<([Adapter; 2], [End; 2])> {
     let wanted = if path == Path::Tcp { "tcp" } else { "process" };
     let here = Ipv4Addr::LOCALHOST;
     let options = || Adapter::options().crc(false).path(path).inspect(inspect);
@@ -148,7 +168,7 @@ fn connect(path: Path, inspect: bool) -> Outcome<([Adapter; 2], [End; 2])> {
         (asking.join(), other)
     });
     let one = one.map_err(|_| "the connecting thread has panicked")??;
-    let (mut one, mut other) = (End::new(&near, one)?, End::new(&far, other?)?);
+    let (mut one, mut other) = (End::new(&near, one, size)?, End::new(&far, other?, size)?);
     let taken = one.queue.info().path;
     if taken != wanted {
         return Err(format!("the connection took the path {taken}, not {wanted}").into());
@@ -158,8 +178,8 @@ fn connect(path: Path, inspect: bool) -> Outcome<([Adapter; 2], [End; 2])> {
     Ok(([near, far], [one, other]))
 }
 
-fn half_rounds(path: Path, inspect: bool, operations: u64) -> Outcome {
-    let (_adapters, [one, other]) = connect(path, inspect)?;
+fn half_rounds(how: (Path, bool), size: usize, operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect(how, size)?;
     let mut turn = 0_u8;
     let mut round = || -> Outcome {
         turn = turn.wrapping_add(1);
@@ -189,7 +209,7 @@ fn front_half_rounds(source: Source, operations: u64) -> Outcome {
 
 /// A Write from one end that the other end has seen.
 fn half(from: &End, to: &End, turn: u8) -> Outcome {
-    from.local.atomic_u8(7)?.store(turn, Ordering::Release);
+    from.local.atomic_u8(from.last)?.store(turn, Ordering::Release);
     if let Some(theirs) = from.theirs {
         drop(from.queue.write(theirs, from.local.slice(..))?);
     }
@@ -198,7 +218,7 @@ fn half(from: &End, to: &End, turn: u8) -> Outcome {
 
 /// Poll until the last byte has come.
 fn see(to: &End, turn: u8) -> Outcome {
-    let last = to.memory.atomic_u8(7)?;
+    let last = to.memory.atomic_u8(to.last)?;
     loop {
         to.queue.poll();
         if last.load(Ordering::Acquire) == turn {
@@ -213,7 +233,7 @@ fn see(to: &End, turn: u8) -> Outcome {
 
 /// Batches of 8-byte Writes, each of which the other end sees before the next one is posted.
 fn batches(operations: u64) -> Outcome {
-    let (_adapters, [one, other]) = connect(Path::Process, false)?;
+    let (_adapters, [one, other]) = connect((Path::Process, false), 8)?;
     let (theirs, from) = (other.window.grant(), one.local.slice(..));
     let (mut batch, mut turn) = (one.queue.batch(), 0_u8);
     let mut round = || -> Outcome {
@@ -236,7 +256,7 @@ fn batches(operations: u64) -> Outcome {
 }
 
 fn bind(operations: u64) -> Outcome {
-    let (_adapters, [one, _other]) = connect(Path::Process, false)?;
+    let (_adapters, [one, _other]) = connect((Path::Process, false), 8)?;
     let pair = || -> Outcome {
         let window = one.queue.bind(&one.local, .., Rights::READ | Rights::WRITE)?;
         Ok(window.revoke().wait()?)

@@ -69,14 +69,15 @@ pub fn seal(out: &mut Vec<u8>, start: usize, checksum: bool) {
     out.extend_from_slice(&sum);
 }
 
-/// Bytes of the longest payload that [`append`] takes.
+/// Bytes of the longest payload of a frame that is composed in one place, and moved once.
 pub const SMALL: usize = 32;
 
-/// Appends the FPDU of one segment, without markers: composed in one place, and moved once. `payload`:
-/// [`SMALL`] bytes at most; what is behind these does not travel.
+/// Appends the FPDU of one segment, without markers.
 #[inline(always)]
 pub fn append(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool) {
-    let payload = payload.get(..SMALL).unwrap_or(payload);
+    if payload.len() > SMALL {
+        return append_longer(out, header, payload, checksum);
+    }
     let mut room = [0; size(UNTAGGED + SMALL)];
     let begin = LENGTH + header.as_ref().len();
     let end = begin + payload.len();
@@ -91,6 +92,16 @@ pub fn append(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool
         [*a, *b, *c, *d] = crc(covered);
     }
     out.extend_from_slice(room.get(..padded + CRC).unwrap_or_default());
+}
+
+#[inline(never)]
+fn append_longer(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool) {
+    let (start, header) = (out.len(), header.as_ref());
+    let length = u16::try_from(header.len() + payload.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(header);
+    out.extend_from_slice(payload);
+    seal(out, start, checksum);
 }
 
 /// Bytes between markers, in the stream as it travels.

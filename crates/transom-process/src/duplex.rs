@@ -8,7 +8,7 @@ use crate::lending::{Lent, Reads};
 use crate::record::{self, HEADER, Header, Kind, Words};
 use crate::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL, Shared,
-    Side,
+    Side, Taken,
 };
 
 /// The memory that two sides share, as one of them sees it. The other one may change any of it at any
@@ -181,24 +181,34 @@ impl<A: Area> Duplex<A> {
         }
     }
 
-    /// The next record, if it is a Write of a few bytes: where the caller wants it. `false`: it is not, or
-    /// there is none, and [`Duplex::read`] has more to say.
+    /// The next record, if it is a Write of one record: where the caller wants it, and as the wire does
+    /// ([`Duplex::copy`]). `elsewhere` grows by the bytes of its payload that are not in the record. `false`: it
+    /// is no such Write, or there is no record, and [`Duplex::read`] has more to say.
     ///
     /// # Errors
     /// The other side has broken a rule of the ring: [`RingViolation`].
     #[inline(always)]
-    pub fn read_small(&mut self, record: &mut [u8; SMALL]) -> Result<bool, RingViolation> {
+    pub fn read_write(
+        &mut self,
+        record: &mut [u8; SMALL],
+        elsewhere: &mut usize,
+    ) -> Result<bool, RingViolation> {
         let Some(side) = self.area.shared().sides.get(1 - self.mine) else { return Ok(false) };
-        if !self.consumer.take_small(side.slots(), record) {
-            return Ok(false);
+        match self.consumer.take_write(side.slots(), record) {
+            Taken::Nothing => return Ok(false),
+            Taken::Inline => {}
+            Taken::At(offset, length) => {
+                record::set_elsewhere(record, self.area.address(1 - self.mine, offset));
+                *elsewhere += length;
+            }
         }
         self.area.point("a record was read");
         let Some([_, ack, ..]) = record::to_words(record) else { return Ok(false) };
         self.acknowledged(ack).map(|()| true)
     }
 
-    /// The small record that was read last is to be read again, by [`Duplex::read`]. Only right behind
-    /// [`Duplex::read_small`].
+    /// The record that was read last is to be read again, by [`Duplex::read`]. Only right behind
+    /// [`Duplex::read_write`].
     pub fn put_back(&mut self) {
         self.consumer.put_back();
     }
@@ -394,10 +404,32 @@ impl<A: Area> Duplex<A> {
         self.publish_any(header.words(), Body::Inline(words))
     }
 
-    /// Write a frame of a few bytes, as far as [`Duplex::has_small_room`] says.
+    /// Write a frame whose payload fits a slot, as far as [`Duplex::takes`] says.
     #[inline]
     pub fn write_small(&mut self, header: &[u8; HEADER], payload: &[u8]) {
         self.publish(record::words_of(header), Body::Inline(inline(payload)));
+    }
+
+    /// Write a frame whose payload, of `length` bytes, does not fit a slot: `fill` copies it to an offset of
+    /// a side's data area, and then `header` makes its header. `false`: there is no room or no header, and
+    /// nothing was written.
+    ///
+    /// # Errors
+    /// The error of `fill`; there was no header, and the record is not written.
+    pub fn write_large<E>(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&A, usize, usize) -> Result<(), E>,
+        header: impl FnOnce() -> Option<[u8; HEADER]>,
+    ) -> Result<bool, E> {
+        if !self.takes(length, 0) || length <= INLINE {
+            return Ok(false);
+        }
+        let Some(offset) = self.producer.place(length) else { return Ok(false) };
+        fill(&self.area, self.mine, offset)?;
+        self.area.point("payload written, its record not");
+        let Some(header) = header() else { return Ok(false) };
+        Ok(self.publish(record::words_of(&header), Body::Placed(length)))
     }
 
     /// Several records are going to be written: have the slot of the one that comes so much later
@@ -421,12 +453,12 @@ impl<A: Area> Duplex<A> {
             || !waiting.is_empty() && is_cut(waiting)
     }
 
-    /// Whether there is room for a frame that fits a slot: none behind `waiting` bytes of a buffer,
-    /// which go first.
+    /// Whether there is room for a frame with so many bytes of payload: none behind `waiting` bytes of a
+    /// buffer, which go first.
     #[must_use]
     #[inline]
-    pub fn has_small_room(&self, waiting: usize) -> bool {
-        waiting == 0 && self.producer.has_room(0)
+    pub fn takes(&self, length: usize, waiting: usize) -> bool {
+        waiting == 0 && length <= record::LARGEST_PAYLOAD && self.producer.has_room(length)
     }
 
     /// Since when there is no room for what is to be written, and nothing of what was written is read.

@@ -131,6 +131,20 @@ impl Kind {
 /// The kind, flags and detail of a Write that is one record, as [`kind_of`] has them.
 pub(crate) const WHOLE_WRITE: u64 = Kind::Write as u64 | (LAST as u64) << 8;
 
+/// The same of one whose payload is [`ELSEWHERE`].
+pub(crate) const WHOLE_WRITE_ELSEWHERE: u64 = WHOLE_WRITE | (ELSEWHERE as u64) << 8;
+
+/// Make a record whose payload is not here of one that lies in a slot: [`ELSEWHERE`].
+#[inline(never)]
+pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64) {
+    if let Some((first, rest)) = record.split_first_chunk_mut::<8>()
+        && let Some((place, _)) = rest.split_at_mut(HEADER - 8).1.split_first_chunk_mut()
+    {
+        *first = (u64::from_ne_bytes(*first) | WHOLE_WRITE_ELSEWHERE << 32).to_ne_bytes();
+        *place = address.to_ne_bytes();
+    }
+}
+
 /// A header's first word without the ring's lap.
 #[inline(always)]
 pub(crate) fn kind_of(first: u64) -> u64 {

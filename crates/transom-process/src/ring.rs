@@ -13,7 +13,7 @@
 //! `tests/loom.rs` runs every interleaving of this file.
 
 use super::lending::Lent;
-use super::record::{HEADER, Header, Kind, LENT, WHOLE_WRITE, Words, words_of};
+use super::record::{HEADER, Header, Kind, LARGEST_PAYLOAD, LENT, WHOLE_WRITE, Words};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -22,7 +22,7 @@ pub const SLOTS: usize = super::sync::SLOTS;
 pub const DATA: usize = 512 * 1024;
 /// Bytes of payload that fit a slot.
 pub const INLINE: usize = 32;
-/// Bytes of a small record: a header, and room for as much payload as lies in a slot.
+/// Bytes of a header, and room for as much payload as lies in a slot.
 pub const SMALL: usize = HEADER + INLINE;
 /// Where payload begins in the data area: at cache lines.
 const ALIGN: u64 = 64;
@@ -353,15 +353,15 @@ pub struct Record {
     pub body: Found,
 }
 
-impl Record {
-    /// The record that [`Consumer::take_small`] has taken, as [`Consumer::take`] would have
-    /// returned it.
-    #[must_use]
-    pub fn of_small(record: &[u8; SMALL]) -> Option<Record> {
-        let (header, payload) = record.split_first_chunk::<HEADER>()?;
-        let header = Header::from_words(words_of(header))?;
-        Some(Record { header, body: Found::Inline(words_of(payload.first_chunk()?)) })
-    }
+/// The outcome of [`Consumer::take_write`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The next record is no such Write, or there is none; nothing was taken.
+    Nothing,
+    /// The payload is behind the header.
+    Inline,
+    /// The payload lies at this offset in the data area, and is so long.
+    At(usize, usize),
 }
 
 /// The payload of a record that was read.
@@ -384,8 +384,9 @@ pub enum Found {
 pub struct Consumer {
     /// Records read.
     next: u64,
-    /// Bytes of the data area passed.
+    /// Bytes of the data area passed; and before the last [`Consumer::take_write`].
     data: u64,
+    data_before: u64,
     data_size: usize,
     laps: Laps,
 }
@@ -394,7 +395,7 @@ impl Consumer {
     /// A consumer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Consumer {
-        Consumer { next: 0, data: 0, data_size, laps: Laps::new(slots) }
+        Consumer { next: 0, data: 0, data_before: 0, data_size, laps: Laps::new(slots) }
     }
 
     /// Whether there is a record to read.
@@ -407,18 +408,19 @@ impl Consumer {
             .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
     }
 
-    /// Read the next record, if it is a Write of a few bytes and nothing else, word by word to `record`: what
-    /// lies behind its payload there does not count. `false`: it is not, or there is none, and nothing was taken.
+    /// Read the next record, if it is a Write of one record, word by word to `record`: what lies behind its
+    /// payload there does not count.
     #[inline(always)]
-    pub fn take_small(&mut self, slots: &[Slot], record: &mut [u8; SMALL]) -> bool {
-        let Some(slot) = slots.get(self.laps.index(self.next)) else { return false };
+    pub fn take_write(&mut self, slots: &[Slot], record: &mut [u8; SMALL]) -> Taken {
+        let Some(slot) = slots.get(self.laps.index(self.next)) else { return Taken::Nothing };
         let [valid, places @ ..] = &slot.words;
         let first = valid.load(Ordering::Acquire);
         let [ack, address, last, inline @ ..] = places;
         let last = last.load(Ordering::Relaxed);
         let wanted = WHOLE_WRITE << 32 | u64::from(self.laps.lap(self.next));
-        if first != wanted || last >> 32 > INLINE as u64 {
-            return false;
+        let length = last >> 32;
+        if first != wanted || length > LARGEST_PAYLOAD as u64 {
+            return Taken::Nothing;
         }
         let words = [first, ack.load(Ordering::Relaxed), address.load(Ordering::Relaxed), last];
         let (header, payload) = record.split_at_mut(HEADER);
@@ -429,12 +431,26 @@ impl Consumer {
             room.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
         }
         self.next += 1;
-        true
+        self.data_before = self.data;
+        if length > INLINE as u64 {
+            let length = length as usize; // at most the largest payload
+            return Taken::At(self.pass_data(length), length);
+        }
+        Taken::Inline
     }
 
-    /// Undo the last [`Consumer::take_small`]: its record is next again.
+    /// Undo the last [`Consumer::take_write`]: its record is next again.
     pub fn put_back(&mut self) {
         self.next = self.next.saturating_sub(1);
+        self.data = self.data_before;
+    }
+
+    /// The offset of a payload of `length` bytes, which is the next one in the data area.
+    #[inline(never)]
+    fn pass_data(&mut self, length: usize) -> usize {
+        let (begin, end) = stretch(self.data, length, self.data_size);
+        self.data = end;
+        remainder(begin, self.data_size as u64) as usize
     }
 
     /// Read the next record, if there is one. After a violation the ring is of no further use.
@@ -461,9 +477,7 @@ impl Consumer {
         } else if length <= INLINE {
             Found::Inline([read(3), read(4), read(5), read(6)])
         } else {
-            let (begin, end) = stretch(self.data, length, self.data_size);
-            self.data = end;
-            Found::At(remainder(begin, self.data_size as u64) as usize)
+            Found::At(self.pass_data(length))
         };
         self.next += 1;
         Some(Ok(Record { header, body }))

@@ -81,9 +81,9 @@ fn a_record_is_read_once_and_whole() {
         let mut consumer = Consumer::new(2, 128);
         for number in 0..3_u64 {
             if number == 2 {
-                // The last one is a small Write in a slot that is used again.
+                // The last one is a Write in a slot that is used again.
                 let mut small = [0; ring::SMALL];
-                while !consumer.take_small(&way.slots, &mut small) {
+                while consumer.take_write(&way.slots, &mut small) == ring::Taken::Nothing {
                     loom::thread::yield_now();
                 }
                 let words = record::to_words(&small);
@@ -214,9 +214,14 @@ impl End {
     /// Take the next record, or the word beside them. Payloads are their record's number.
     fn look(&mut self) -> Option<News> {
         let mut small = [0; ring::SMALL];
-        if self.duplex.read_small(&mut small).unwrap() {
+        let mut elsewhere = 0;
+        if self.duplex.read_write(&mut small, &mut elsewhere).unwrap() {
             let header = record::to_words(&small).and_then(Header::from_words).unwrap();
-            assert_eq!(u64::from(small[record::HEADER]), header.address);
+            let mut byte = [small[record::HEADER]];
+            if elsewhere > 0 {
+                self.memory.read_bytes(1 - self.duplex.mine(), 0, &mut byte);
+            }
+            assert_eq!(u64::from(byte[0]), header.address);
             return Some(News::Record(header.address));
         }
         if let Some(record) = self.duplex.read() {

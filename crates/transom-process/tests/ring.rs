@@ -9,7 +9,7 @@ use transom_process::record::{
     HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, SOLICITED, to_bytes, to_words,
 };
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot,
+    Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot, Taken,
 };
 
 fn slots(count: usize) -> Vec<Slot> {
@@ -60,15 +60,15 @@ fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
 
 /// Any other record is not taken: it is for `take`, with all that it checks.
 #[test]
-fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
+fn a_write_of_one_record_can_be_taken_by_itself() {
     let slots = slots(4);
     let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
     let mut record = [0; SMALL];
-    assert!(!consumer.take_small(&slots, &mut record), "there is none");
+    assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing, "there is none");
     let small = Header { flags: LAST, ack: 5, token: 7, ..header(1, INLINE) };
     let words = [1, 2, 3, u64::MAX];
     assert!(producer.publish(&slots, small.words(), Body::Inline(words)));
-    assert!(consumer.take_small(&slots, &mut record));
+    assert_eq!(consumer.take_write(&slots, &mut record), Taken::Inline);
     assert_eq!(to_words(&record).and_then(Header::from_words), Some(small));
     assert_eq!(record[HEADER..], to_bytes(words));
     for other in [
@@ -81,10 +81,33 @@ fn a_write_that_fits_a_slot_can_be_taken_by_itself() {
         let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
         let slots = self::slots(4);
         assert!(producer.publish(&slots, other.words(), Body::Inline(words)));
-        assert!(!consumer.take_small(&slots, &mut record), "{other:?}");
+        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing, "{other:?}");
         let taken = consumer.take(&slots).unwrap();
         assert_eq!(taken.is_err(), other.length == u32::MAX, "{other:?}: {taken:?}");
     }
+}
+
+/// A record that was put back is taken as it would have been, and so is its payload's place.
+#[test]
+fn a_write_that_was_put_back_is_read_again() {
+    let slots = slots(4);
+    let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
+    let mut record = [0; SMALL];
+    for (number, length) in [(0, 100), (1, INLINE), (2, LARGEST_PAYLOAD)] {
+        let header = Header { flags: LAST, ..header(number, length) };
+        let body = if length > INLINE { Body::Placed(length) } else { Body::Inline([number; 4]) };
+        let place = producer.place(length).filter(|_| length > INLINE);
+        assert!(producer.publish(&slots, header.words(), body));
+        let expected = place.map_or(Taken::Inline, |at| Taken::At(at, length));
+        for _ in 0..2 {
+            assert_eq!(consumer.take_write(&slots, &mut record), expected);
+            consumer.put_back();
+        }
+        let found = place.map_or(Found::Inline([number; 4]), Found::At);
+        let read = consumer.take(&slots).unwrap().unwrap();
+        assert_eq!((read.header, read.body), (header, found));
+    }
+    assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing);
 }
 
 #[test]
@@ -154,6 +177,14 @@ proptest! {
         for (at, noise) in words.into_iter().enumerate() {
             let _ = producer.consumed(at as u32);
             producer.publish(&slots, noise, Body::Inline(noise));
+            match consumer.take_write(&slots, &mut [0; SMALL]) {
+                Taken::Nothing => {}
+                Taken::Inline => continue,
+                Taken::At(offset, length) => {
+                    prop_assert!(length > INLINE && offset + length <= DATA);
+                    continue;
+                }
+            }
             match consumer.take(&slots) {
                 Some(Ok(record)) => if let Found::At(offset) = record.body {
                     prop_assert!(offset + record.header.payload() <= DATA);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use transom_core::{Fault, HostMemory};
-use transom_memory::{Memory, Token};
+use transom_memory::{Memory, Segment, Token};
 use transom_wire::Atomic;
 
 use crate::rings::Maps;
@@ -118,6 +118,17 @@ impl Arena {
         let mut watch = self.watcher.see();
         watch.with(|_, _, stream| stream.faulted = true);
         Fault
+    }
+}
+
+impl Arena {
+    /// The bytes of segments, one behind the other.
+    pub fn collect(&self, segments: &[Segment]) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        for segment in segments {
+            self.append(segment.host, segment.length as usize, &mut bytes)?;
+        }
+        Ok(bytes)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use transom_core::{Connection, Direct, Effects, HostMemory, Output, SMALL};
+use transom_core::{Connection, Direct, Effects, Fault, HostMemory, Output};
 use transom_memory::Segment;
-use transom_wire::Time;
+use transom_wire::{Message, MessageId, Time, Wire};
 
 use crate::arena::Arena;
 use crate::rings::Rings;
@@ -139,6 +139,9 @@ impl Link {
     }
 }
 
+/// The most bytes of a Write that is sent as a whole.
+const STAGED: usize = 1024;
+
 /// How a frame is sent without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Straight {
@@ -180,8 +183,22 @@ impl Output for Outlet<'_> {
         length >= 64
     }
 
-    fn small_room(&self) -> usize {
-        self.room().min(SMALL)
+    fn takes(&self, length: usize) -> bool {
+        length <= self.room().min(STAGED)
+    }
+
+    fn lend_whole(
+        &mut self,
+        link: (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[Segment],
+    ) -> Direct {
+        match self.arena.collect(payload) {
+            Ok(bytes) if self.whole(link, id, message, &bytes) => Direct::Taken,
+            Ok(_) => Direct::Copy,
+            Err(Fault) => Direct::Fault,
+        }
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {

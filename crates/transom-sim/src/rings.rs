@@ -5,9 +5,10 @@
 //! is closed.
 
 use std::cell::{Cell, OnceCell};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use transom_core::{Direct, Fault, HostMemory, Output};
+use transom_core::{Direct, Fault, Output};
 use transom_memory::Segment;
 use transom_process::ring::{INLINE, Shared};
 use transom_process::{Area, Duplex};
@@ -187,6 +188,30 @@ impl Outlet<'_> {
     }
 }
 
+impl Outlet<'_> {
+    /// Write a Write whose payload does not fit a slot.
+    fn write_large(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+    ) -> bool {
+        let fill = |view: &View, side, offset| {
+            view.fill_bytes(side, offset, payload);
+            Ok::<(), Infallible>(())
+        };
+        let header = || wire.whole(now, id, message);
+        let done = self.rings.duplex.write_large(payload.len(), fill, header) == Ok(true);
+        if done {
+            self.watcher.see().whole_out(payload);
+            self.watcher.see().counters.hit("large write sent at once");
+            self.left = self.left.saturating_sub(SMALL_HEADER + payload.len());
+        }
+        done
+    }
+}
+
 impl Output for Outlet<'_> {
     fn room(&self) -> usize {
         let waiting = self.out.get(self.rings.written..).unwrap_or_default();
@@ -205,24 +230,41 @@ impl Output for Outlet<'_> {
         true
     }
 
-    fn small_room(&self) -> usize {
+    fn takes(&self, length: usize) -> bool {
         let free = self.flowing && self.left > 0;
-        if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
+        free && self.rings.duplex.takes(length, self.out.len())
     }
 
-    fn small(
+    fn whole(
         &mut self,
         (wire, now): (&mut dyn Wire, Time),
         id: MessageId,
         message: &Message,
         payload: &[u8],
     ) -> bool {
+        if payload.len() > INLINE {
+            return self.write_large((wire, now), id, message, payload);
+        }
         let header = wire.whole(now, id, message);
         let Some(header) = &header else { return false };
-        self.watcher.see().small_out(payload);
+        self.watcher.see().whole_out(payload);
         self.rings.duplex.write_small(header, payload);
         self.left = self.left.saturating_sub(SMALL_HEADER + payload.len());
         true
+    }
+
+    fn lend_whole(
+        &mut self,
+        link: (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[Segment],
+    ) -> Direct {
+        match self.arena.collect(payload) {
+            Ok(bytes) if self.write_large(link, id, message, &bytes) => Direct::Taken,
+            Ok(_) => Direct::Copy,
+            Err(Fault) => Direct::Fault,
+        }
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
@@ -231,13 +273,7 @@ impl Output for Outlet<'_> {
             return Direct::Copy;
         }
         let arena = self.arena;
-        let collect = || {
-            let mut bytes = Vec::new();
-            for segment in payload {
-                arena.append(segment.host, segment.length as usize, &mut bytes)?;
-            }
-            Ok(bytes)
-        };
+        let collect = || arena.collect(payload);
         let gather = |into: &mut [u8]| {
             let bytes = collect()?;
             into.get_mut(..bytes.len()).ok_or(Fault)?.copy_from_slice(&bytes);

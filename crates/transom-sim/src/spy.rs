@@ -120,6 +120,10 @@ impl Wire for Spy {
         header
     }
 
+    fn is_free(&mut self, now: Time) -> bool {
+        self.wire.is_free(now)
+    }
+
     fn append_whole(
         &mut self,
         now: Time,
@@ -131,8 +135,8 @@ impl Wire for Spy {
         let done = self.wire.append_whole(now, id, message, payload, out);
         if done {
             self.watcher.see().begun_whole(id, message);
-            self.watcher.see().small_out(payload);
-            self.watcher.see().counters.hit("small write appended to a stream");
+            self.watcher.see().whole_out(payload);
+            self.watcher.see().counters.hit("whole write appended to a stream");
         }
         done
     }

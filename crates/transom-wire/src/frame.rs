@@ -1,6 +1,6 @@
 //! Frames that a wire wants written.
 
-use crate::{MessageId, ReadSlot};
+use crate::{Bytes, MessageId, ReadSlot};
 
 /// Room for the largest header that any wire puts in front of a payload, and for the largest frame
 /// that has no payload of the engine's (a start-up frame is larger and travels in pieces). Frames
@@ -19,17 +19,17 @@ pub enum Framing {
     Records,
 }
 
-/// Where the peer wants a small Write placed: to be judged.
+/// Where the peer wants a Write of one frame placed: to be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placing<'b> {
-    /// Bytes of the whole frame.
+    /// Bytes of the whole frame, as it was given.
     pub consumed: usize,
     /// The token it names.
     pub token: u32,
     /// The first byte.
     pub address: u64,
     /// The bytes to place. Empty: the frame is no Write, and there is nothing to judge.
-    pub payload: &'b [u8],
+    pub payload: Bytes<'b>,
     /// Our own messages up to this one were executed: that came with it, and comes first.
     pub done: Option<MessageId>,
     /// There may be other [events](crate::Wire::poll_event) that came with it, and come first.

@@ -82,7 +82,7 @@ pub trait Wire: Send {
     /// The [`Violation`] that has killed the stream.
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
 
-    /// The same for a frame that comes often, a Write of a few bytes or an acknowledgement, if `bytes`
+    /// The same for a frame that comes often, a Write of one frame or an acknowledgement, if `bytes`
     /// begin with one that is whole, and nothing is unusual about it. `None`: nothing has happened,
     /// and the bytes are to be given to `decode`, which knows why.
     fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
@@ -134,9 +134,16 @@ pub trait Wire: Send {
     /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
     fn next_frame(&mut self, now: Time) -> Option<Frame>;
 
-    /// The same two for a Write of a few bytes with nothing in its way: start it, and give the
-    /// whole header of the one frame that it is, for a link with a place for small frames. `None`:
-    /// nothing has happened, and it is to be begun as any other.
+    /// Whether nothing has to go before a Write of one frame: [`whole`](Wire::whole) or
+    /// [`append_whole`](Wire::append_whole) begins one, if it fits a frame. Asked before many bytes are copied.
+    fn is_free(&mut self, now: Time) -> bool {
+        let _ = now;
+        false
+    }
+
+    /// The same two for a Write of one frame with nothing in its way: start it, and give the whole
+    /// header of that frame, for a link that puts the payload in its place. `None`: nothing has
+    /// happened, and it is to be begun as any other.
     fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
         let _ = (now, id, message);
         None

@@ -9,8 +9,8 @@
 mod ending;
 mod inbound;
 mod outbound;
-mod small;
 mod timers;
+mod whole;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::{
     Status,
 };
 use inbound::Paused;
-pub use small::{Frames, SMALL};
+pub use whole::{Frames, LARGEST_INLINE, SMALL, WHOLE};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
 /// what the peer had under way.
@@ -487,7 +487,7 @@ impl Connection {
     }
 
     /// Whether nothing has begun, waits, or is owed, but requests that have gone out and their outcome:
-    /// [`transmit_small`](Connection::transmit_small) and [`receive_run`](Connection::receive_run) do all
+    /// [`transmit_whole`](Connection::transmit_whole) and [`receive_run`](Connection::receive_run) do all
     /// that a pass does.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -511,7 +511,7 @@ impl Connection {
         self.phase == Phase::Open && !self.has_events() && !self.blocked && !self.credit_wanted
     }
 
-    /// Whether the peer is a Transom that acknowledges messages: small Writes go the short way to no other.
+    /// Whether the peer is a Transom that acknowledges messages: Writes of one frame go the short way to no other.
     pub(super) fn has_extension(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.extension)
     }

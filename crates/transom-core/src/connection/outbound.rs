@@ -44,7 +44,7 @@ impl Connection {
         self.poll(cx);
         self.cancel_late_posts(cx);
         self.announce(cx);
-        if !self.is_xrc() && self.start_small(cx, out) && !self.wants_write() {
+        if !self.is_xrc() && self.start_whole(cx, out) && !self.wants_write() {
             return self.retire(cx);
         }
         loop {

@@ -286,11 +286,11 @@ impl Output for Small {
         &mut self.buffer
     }
 
-    fn small_room(&self) -> usize {
-        SMALL
+    fn takes(&self, length: usize) -> bool {
+        length <= SMALL
     }
 
-    fn small(
+    fn whole(
         &mut self,
         (wire, now): (&mut dyn Wire, Time),
         id: MessageId,

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Decoded, Event, Glance, Immediate, Placing, Time, Violation};
+use transom_wire::{Bytes, Decoded, Event, Glance, Immediate, Placing, Time, Violation};
 
 use super::{NOTHING, Phase, Stream};
 use crate::ddp::{self, Segment, Target};
@@ -233,7 +233,7 @@ impl Stream {
         };
         let Segment { target, payload, .. } = Segment::parse(ulpdu)?;
         let (token, address, done) = match target {
-            Target::Tagged { stag, offset } if (1..=fpdu::SMALL).contains(&payload.len()) => {
+            Target::Tagged { stag, offset } if !payload.is_empty() => {
                 self.count(true);
                 (stag, offset, None)
             }
@@ -249,6 +249,7 @@ impl Stream {
         self.inbound.last.keep(header, ulpdu.len());
         (self.held, self.acquainted, self.cut) = (None, true, false);
         let news = self.pending.resume || self.pending.credit_wanted;
+        let payload = Bytes::Own(payload);
         Some(Placing { consumed, token, address, payload, done, news })
     }
 

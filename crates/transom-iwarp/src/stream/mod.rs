@@ -243,6 +243,10 @@ impl Wire for Stream {
         self.choose_frame(now)
     }
 
+    fn is_free(&mut self, now: Time) -> bool {
+        self.is_free_for_write(now)
+    }
+
     fn append_whole(
         &mut self,
         now: Time,

@@ -9,7 +9,7 @@ use transom_wire::{Begin, Frame, Message, MessageId, Role, Time, Verdicts, Waiti
 
 use super::Stream;
 use super::frames::control;
-use crate::ddp::Target;
+use crate::ddp::{self, Target};
 use crate::faults::Fault;
 use crate::rdmap::{Opcode, ReadRequest, segment};
 use crate::{Ready, fpdu};
@@ -287,8 +287,19 @@ impl Stream {
         self.message_frame()
     }
 
-    /// A Write of a few bytes to a Transom, which is begun and whose one frame is appended, if nothing
-    /// goes before it but an acknowledgement.
+    /// Nothing but an acknowledgement has to go before a Write of one frame to a Transom.
+    #[inline]
+    pub(super) fn is_free_for_write(&mut self, now: Time) -> bool {
+        let waits = self.outbound.is_busy()
+            || !self.inbound.answers.is_empty()
+            || self.last_words.is_some()
+            || !self.start_up.0.is_empty();
+        let plain = !self.agreed.extension || self.markers.is_some();
+        !waits && !plain && self.may_send(now)
+    }
+
+    /// A Write of one frame to a Transom, which is begun and whose frame is appended, if nothing goes
+    /// before it but an acknowledgement.
     pub(super) fn append_write(
         &mut self,
         now: Time,
@@ -300,12 +311,8 @@ impl Stream {
         let Message::Write { token, address, length, verdict, immediate: None } = *message else {
             return false;
         };
-        let waits = self.outbound.is_busy()
-            || !self.inbound.answers.is_empty()
-            || self.last_words.is_some()
-            || !self.start_up.0.is_empty();
-        let plain = !self.agreed.extension || self.markers.is_some();
-        if waits || plain || !(1..=fpdu::SMALL).contains(&payload.len()) || !self.may_send(now) {
+        let fits = (1..=self.ulpdu - ddp::TAGGED).contains(&payload.len());
+        if !fits || !self.is_free_for_write(now) {
             return false;
         }
         let checksum = self.agreed.checksum;

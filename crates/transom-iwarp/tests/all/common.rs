@@ -225,7 +225,6 @@ impl Side {
         }
         assert_eq!(news, any, "news are announced");
         if !payload.is_empty() {
-            let payload = payload.into();
             self.take(Event::Write { token, address, payload, last: true, immediate: None });
         }
     }

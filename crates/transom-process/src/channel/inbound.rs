@@ -11,7 +11,7 @@ use transom_wire::{
 use super::outbound::{Awaits, Reading};
 use super::{Channel, NOTHING};
 use crate::ledger::CREDITS;
-use crate::record::{self, HEADER, Header, Kind};
+use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
 use crate::ring::INLINE;
 
 /// A message of which not all has come.
@@ -171,19 +171,24 @@ impl Channel {
         Ok(Decoded { consumed: HEADER + behind, event })
     }
 
-    /// A Write that is one small record, as most are. Behind its payload there may be more.
+    /// A Write that is one record, as most are. Behind its payload there may be more.
     pub(super) fn on_whole_write<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
         let (header, rest) = bytes.split_first_chunk()?;
         let [first, ack, address, last] = record::words_of(header);
         let (token, length) = ((last & 0xFFFF_FFFF) as u32, (last >> 32) as u32);
-        if record::kind_of(first) != record::WHOLE_WRITE
-            || !(1..=INLINE as u32).contains(&length)
-            || !self.handshake.is_open()
-            || self.inbound.is_unfinished()
-        {
+        if !self.handshake.is_open() || self.inbound.is_unfinished() {
             return None;
         }
-        let payload = rest.get(..length as usize)?;
+        let (payload, behind) = match record::kind_of(first) {
+            record::WHOLE_WRITE if (1..=INLINE as u32).contains(&length) => {
+                (Bytes::Own(rest.get(..length as usize)?), length as usize)
+            }
+            record::WHOLE_WRITE_ELSEWHERE if (1..=LARGEST_PAYLOAD as u32).contains(&length) => {
+                let address = u64::from_ne_bytes(*rest.first_chunk()?);
+                (Bytes::Shared { address, length }, 8)
+            }
+            _ => return None,
+        };
         // A violation changes nothing here; the ordinary way reports it.
         self.learn(ack).ok()?;
         self.inbound.last = self.inbound.taken;
@@ -192,7 +197,7 @@ impl Channel {
         self.inbound.held = Some(length);
         let pending = &mut self.pending;
         let (done, news) = (pending.done.take(), pending.resume || pending.credit_wanted);
-        let consumed = HEADER + payload.len();
+        let consumed = HEADER + behind;
         Some(Placing { consumed, token, address, payload, done, news })
     }
 

@@ -138,6 +138,10 @@ impl Wire for Channel {
         self.choose_frame()
     }
 
+    fn is_free(&mut self, _: Time) -> bool {
+        self.is_free_for_write()
+    }
+
     fn whole(&mut self, _: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
         self.whole_write(id, message)
     }

@@ -9,7 +9,6 @@ use transom_wire::{
 use super::Channel;
 use super::inbound::Answer;
 use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
-use crate::ring::INLINE;
 
 /// The stream as far as it goes to the peer.
 #[derive(Debug, Default)]
@@ -158,14 +157,20 @@ impl Channel {
     }
 
     /// A Write that fits a slot, if nothing goes before it: begun, and sent.
+    /// Nothing has to go before a Write of one record.
+    #[inline]
+    pub(super) fn is_free_for_write(&self) -> bool {
+        let waits = self.outbound.current.is_some()
+            || self.outbound.has_words()
+            || !self.inbound.answers.is_empty();
+        !waits && self.handshake.is_open()
+    }
+
     pub(super) fn whole_write(&mut self, id: MessageId, message: &Message) -> Option<[u8; HEADER]> {
         let Message::Write { token, address, length, immediate: None, .. } = *message else {
             return None;
         };
-        let waits = self.outbound.current.is_some()
-            || self.outbound.has_words()
-            || !self.inbound.answers.is_empty();
-        if waits || !self.handshake.is_open() || length as usize > INLINE {
+        if !self.is_free_for_write() || length as usize > LARGEST_PAYLOAD {
             return None;
         }
         let flags = record::LAST;

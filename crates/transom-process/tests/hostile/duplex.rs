@@ -73,7 +73,7 @@ fn an_acknowledgement_beyond_the_records_written_is_a_violation() {
         let mut end = start(Some(write(7, 0, 100, LAST)));
         assert_eq!(end.read().unwrap().map(|_| ()), expected);
         let mut end = start(Some(write(7, 0, 8, LAST)));
-        let small = end.read_small(&mut [0; SMALL]);
+        let small = end.read_write(&mut [0; SMALL], &mut 0);
         assert_eq!(small, expected.map(|()| true));
         let mut end = start(None);
         assert_eq!(end.news_beside().map(|_| ()), expected);
@@ -192,7 +192,7 @@ fn a_direct_write_is_whole_or_has_not_happened() {
     // No slot is free.
     let (mut end, peer, _) = ends(1);
     end.write_small(&record::to_bytes(write(7, 0, 8, LAST).words()), &pattern(8));
-    assert!(!end.has_small_room(0));
+    assert!(!end.takes(0, 0));
     let header = record::to_bytes(write(7, 0, 8, LAST).words());
     let nothing = |_: &Plain, _, _| -> Result<(), ()> { panic!("there is no room") };
     assert_eq!(end.write_direct(&header, 8, |_| panic!("there is no room"), nothing), Ok(false));
@@ -203,17 +203,59 @@ fn a_direct_write_is_whole_or_has_not_happened() {
 #[test]
 fn small_frames_do_not_overtake_what_waits() {
     let (mut end, mut peer, _) = ends(2);
-    assert!(end.has_small_room(0) && !end.has_small_room(1));
+    assert!(end.takes(INLINE, 0) && !end.takes(INLINE, 1));
     for (number, length) in [(0, 0), (1, INLINE)] {
-        assert!(end.has_small_room(0));
+        assert!(end.takes(length, 0));
         let header = write(7, number, length, LAST);
         end.write_small(&record::to_bytes(header.words()), &pattern(length));
         let mut read = [9; SMALL];
-        assert_eq!(peer.read_small(&mut read), Ok(true));
+        let mut elsewhere = 0;
+        assert_eq!((peer.read_write(&mut read, &mut elsewhere), elsewhere), (Ok(true), 0));
         assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(header));
         assert_eq!(read[HEADER..HEADER + length], pattern(length));
     }
-    assert!(!end.has_small_room(0));
+    assert!(!end.takes(0, 0));
+}
+
+/// A frame that does not fit a slot goes when nothing waits before it and its payload has room; it comes
+/// out as the wire wants it. One whose payload is gone, or that has no header, changes nothing.
+#[test]
+fn a_large_frame_is_read_with_the_place_of_its_payload() {
+    for length in [INLINE + 1, LARGEST_PAYLOAD] {
+        let (mut end, mut peer, memory) = ends(2);
+        assert!(end.takes(length, 0) && !end.takes(length, 1));
+        let header = write(7, 5, length, LAST);
+        let made = || Some(record::to_bytes(header.words()));
+        let fill = |area: &Plain, side, offset| -> Result<(), ()> {
+            area.fill_bytes(side, offset, &pattern(length));
+            Ok(())
+        };
+        let gone = |_: &Plain, _, _| Err(());
+        assert_eq!(end.write_large(length, gone, || panic!("no header before its bytes")), Err(()));
+        assert_eq!(end.write_large(length, fill, || None), Ok(false));
+        assert!(!peer.has_news());
+        assert_eq!(end.write_large(length, fill, made), Ok(true));
+        let (mut read, mut elsewhere) = ([9; SMALL], 3);
+        assert_eq!(peer.read_write(&mut read, &mut elsewhere), Ok(true));
+        assert_eq!(elsewhere, 3 + length);
+        let flagged = Header { flags: LAST | record::ELSEWHERE, ..header };
+        assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(flagged));
+        let address = u64::from_ne_bytes(*read[HEADER..].first_chunk().unwrap());
+        assert_eq!(memory.at(end.mine(), address, length), pattern(length));
+    }
+    // Neither a slot nor a place, nor more than a record holds.
+    let nothing = |_: &Plain, _, _| -> Result<(), ()> { panic!("there is no room") };
+    let (mut end, _, _) = ends(SLOTS);
+    for length in [INLINE, LARGEST_PAYLOAD + 1] {
+        assert_eq!(end.write_large(length, nothing, || None), Ok(false));
+    }
+    assert!(end.takes(INLINE, 0) && !end.takes(LARGEST_PAYLOAD + 1, 0));
+    (0..8).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD, LAST)));
+    assert_eq!((end.takes(INLINE, 0), end.takes(INLINE + 1, 0)), (true, false));
+    assert_eq!(end.write_large(INLINE + 1, nothing, || None), Ok(false));
+    let (mut end, _, _) = ends(1);
+    publish(&mut end, write(7, 0, 8, LAST));
+    assert_eq!(end.write_large(INLINE + 1, nothing, || None), Ok(false));
 }
 
 /// Room for a frame of any size, behind what waits: each header that waits takes a slot.
@@ -243,7 +285,7 @@ fn room_counts_what_waits() {
     }
     assert!(end.has_room(&[]));
     publish(&mut end, write(7, 0, line, LAST));
-    assert!(!end.has_room(&[]) && end.has_small_room(0));
+    assert!(!end.has_room(&[]) && end.takes(INLINE, 0));
 }
 
 /// A peer that reads nothing while something waits: since when. Each record that it reads gives it its

@@ -29,12 +29,12 @@ use common::Plain;
 use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL,
-    Side as Words,
+    Side as Words, Taken,
 };
 use transom_process::{Area, Channel, Duplex};
 use transom_wire::{
     Atomic, Begin, Blame, Bytes, Config, Event, Immediate, Message, MessageId, Operation,
-    PeerError, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    PeerError, Placing, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 /// The value of every word of the side under test.
@@ -237,12 +237,12 @@ impl Side {
 
     // ---- the side under test --------------------------------------------------------------------
 
-    /// Take records as a link does: small Writes first, then whatever it is, then the word beside them.
+    /// Take records as a link does: whole Writes first, then whatever it is, then the word beside them.
     fn look(&mut self) {
         let mut staging = vec![0; HEADER + LARGEST_PAYLOAD];
         while self.violation.is_none() && self.lie.is_none() {
             let mut small = [0; SMALL];
-            let next = match self.duplex.read_small(&mut small) {
+            let next = match self.duplex.read_write(&mut small, &mut 0) {
                 Err(lie) => Some(Err(lie)),
                 Ok(true) => {
                     if let Some(placing) = self.wire.on_whole(&small) {
@@ -250,8 +250,13 @@ impl Side {
                             self.take(Event::Done { through });
                         }
                         assert_eq!(placing.news, self.poll(), "news are announced");
-                        let data = placing.payload.to_vec();
-                        assert_eq!(placing.consumed, HEADER + data.len());
+                        let data = match placing.payload {
+                            Bytes::Own(bytes) => bytes.to_vec(),
+                            Bytes::Shared { address, length } => {
+                                self.memory.at(1 - self.duplex.mine(), address, length as usize)
+                            }
+                            Bytes::Placed { .. } => panic!("no region was lent"),
+                        };
                         let (token, address) = (placing.token, placing.address);
                         self.got.push(Got::Write { token, address, data, last: true });
                         if !self.busy {
@@ -259,7 +264,8 @@ impl Side {
                         }
                         continue;
                     }
-                    Record::of_small(&small).map(Ok)
+                    self.duplex.put_back();
+                    self.duplex.read()
                 }
                 Ok(false) => self.duplex.read(),
             };

@@ -88,10 +88,15 @@ fn a_long_write_is_announced_once_and_goes_on_where_it_was() {
 #[test]
 fn a_small_write_overtakes_nothing() {
     let whole = |side: &mut Side, length| {
-        side.wire.whole(side.now, MessageId(50), &our_write(length)).is_some()
+        let free = side.wire.is_free(side.now);
+        let done = side.wire.whole(side.now, MessageId(50), &our_write(length)).is_some();
+        assert!(free || !done, "nothing goes before it");
+        assert_eq!(done, free && length as usize <= LARGEST_PAYLOAD);
+        done
     };
     let mut side = open();
-    assert!(whole(&mut side, INLINE as u32) && !whole(&mut side, INLINE as u32 + 1));
+    let largest = LARGEST_PAYLOAD as u32;
+    assert!(whole(&mut side, largest) && !whole(&mut side, largest + 1));
     // An answer that is owed, a message under way, other kinds of messages.
     let mut side = open();
     side.record(read(7, 0x1000, 8));

@@ -63,15 +63,17 @@ fn a_piece_that_is_refused_is_named_itself() {
     ended(&mut side);
 }
 
-/// A refusal is the same when the record came by the way of small Writes.
+/// A refusal is the same when the record came by the way of whole Writes.
 #[test]
-fn a_small_write_that_is_refused_is_named() {
+fn a_whole_write_that_is_refused_is_named() {
     let mut side = open();
     side.record(write(7, 0, 8, LAST));
     side.taken();
     let record = with_payload(write(7, 0x1000, 8, LAST));
     let placing = side.wire.on_whole(&record).unwrap();
-    assert_eq!((placing.token, placing.address, placing.payload), (7, 0x1000, &pattern(8)[..]));
+    let payload = pattern(8);
+    let expected = (7, 0x1000, Bytes::Own(&payload));
+    assert_eq!((placing.token, placing.address, placing.payload), expected);
     let (operation, class) = (Operation::Write, RefusalClass::Bounds);
     side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
     let said = side.said_with_words();

@@ -23,7 +23,7 @@ fn a_slot_of_another_lap_holds_nothing() {
         let (slots, mut consumer) = (fresh(), Consumer::new(4, DATA));
         forge(&slots, 0, lap, words);
         assert!(!consumer.has_next(&slots), "{lap}");
-        assert!(!consumer.take_small(&slots, &mut record));
+        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing);
         assert_eq!(consumer.take(&slots), None);
     }
     // In its second lap, the first lap's records are old; those that lie ahead are not looked at.
@@ -38,7 +38,7 @@ fn a_slot_of_another_lap_holds_nothing() {
     assert_eq!(consumer.take(&slots), None);
     forge(&slots, 0, 2, words);
     for _ in 0..2 {
-        assert!(consumer.take_small(&slots, &mut record));
+        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Inline);
         assert_eq!(record[HEADER..], record::to_bytes([1; 4]));
     }
     assert_eq!(consumer.take(&slots), None);
@@ -56,7 +56,7 @@ fn a_ring_violation_is_reported_again() {
     }
 }
 
-/// A small Write is 32 bytes at most; longer ones lie in the data area.
+/// A payload of 32 bytes at most lies in its slot; longer ones lie in the data area, one behind the other.
 #[test]
 fn a_payload_lies_in_its_slot_if_it_fits() {
     let mut record = [0; SMALL];
@@ -65,7 +65,9 @@ fn a_payload_lies_in_its_slot_if_it_fits() {
         forge(&slots, 0, 1, write(7, 0x1000, length, LAST).words());
         let fits = length <= INLINE;
         let mut consumer = Consumer::new(4, DATA);
-        assert_eq!(consumer.take_small(&slots, &mut record), fits, "{length}");
+        let taken = if fits { Taken::Inline } else { Taken::At(0, length) };
+        assert_eq!(consumer.take_write(&slots, &mut record), taken);
+        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing);
         let body = Consumer::new(4, DATA).take(&slots).unwrap().unwrap().body;
         assert_eq!(matches!(body, Found::Inline(_)), fits);
         assert!(fits || body == Found::At(0));

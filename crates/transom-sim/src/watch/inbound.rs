@@ -50,17 +50,19 @@ impl Watch {
         });
     }
 
-    /// The wire has taken a small Write, or an acknowledgement, by its header.
+    /// The wire has taken a Write of one frame, or an acknowledgement, by its header.
     pub fn taken_whole(&mut self, placing: &Placing<'_>, framing: Framing) {
         let Placing { token, address, payload, done, .. } = *placing;
         let stream = framing == Framing::Fpdus;
         if !payload.is_empty() {
-            let payload = Bytes::Own(payload);
+            let elsewhere = payload.own().is_none();
             self.decoded(&Event::Write { token, address, payload, last: true, immediate: None });
             self.counters.hit(if stream {
-                "small write taken out of a stream"
+                "whole write taken out of a stream"
+            } else if elsewhere {
+                "large write taken at once"
             } else {
-                "small write taken at once"
+                "whole write taken at once"
             });
         } else {
             self.counters.hit("acknowledgement taken out of a stream");

@@ -19,7 +19,7 @@ pub struct Filling {
     runs: VecDeque<(Run, u32)>,
     /// Bytes that were read.
     bytes: Vec<u8>,
-    /// The payload is read before its message begins: a small Write.
+    /// The payload is read before its message begins: a whole Write.
     ahead: bool,
 }
 
@@ -196,7 +196,7 @@ impl Watch {
         });
     }
 
-    /// A small Write is read before it begins, and leaves with its one frame as soon as it has begun.
+    /// A whole Write is read before it begins, and leaves with its one frame as soon as it has begun.
     pub fn begun_whole(&mut self, id: MessageId, wire: &Wire) {
         self.with(|watch, end, stream| {
             if stream.frame.is_none() {
@@ -205,7 +205,7 @@ impl Watch {
                 stream.frame = watch.ahead(stream).filter(|filling| !filling.bytes.is_empty());
             }
             let Some(mut filling) = stream.frame.take().filter(|filling| filling.ahead) else {
-                return watch.fail("a small Write leaves, and nothing was read for it");
+                return watch.fail("a whole Write leaves, and nothing was read for it");
             };
             let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
                 return watch.fail("a message without a queue pair");
@@ -217,12 +217,12 @@ impl Watch {
             filling.ahead = false;
             stream.frame = Some(filling);
             watch.frame_done(stream);
-            watch.counters.hit("small write sent at once");
+            watch.counters.hit("whole write sent at once");
         });
     }
 
-    /// The bytes of a small Write are handed to the link.
-    pub fn small_out(&mut self, payload: &[u8]) {
+    /// The bytes of a whole Write are handed to the link.
+    pub fn whole_out(&mut self, payload: &[u8]) {
         self.with(|watch, _, stream| {
             if stream.flight.back().is_none_or(|sealed| sealed.bytes != payload) {
                 watch.fail("a frame carries other bytes than were read for it (rule 3)");

@@ -261,7 +261,7 @@ impl World {
     }
 }
 
-/// Listens to the event stream: to all of it, or to what small Writes do not pass by.
+/// Listens to the event stream: to all of it, or to what whole Writes do not pass by.
 struct Ears<'a>(&'a Watcher, bool);
 
 impl Tracer for Ears<'_> {

@@ -15,20 +15,20 @@ use crate::world::World;
 /// A side that reads nothing for so long, while there is more for it than fits, is given up.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Small Writes of a ring, as far as they follow each other, and not more than are `left`.
-struct SmallRecords<'a> {
+/// Whole Writes of a ring, as far as they follow each other, and not more than are `left`.
+struct WholeRecords<'a> {
     duplex: &'a mut Duplex<View>,
     record: [u8; SMALL],
     left: usize,
     violation: Option<RingViolation>,
 }
 
-impl Frames for SmallRecords<'_> {
+impl Frames for WholeRecords<'_> {
     fn next(&mut self) -> Option<&[u8]> {
         if self.left == 0 {
             return None;
         }
-        let next = self.duplex.read_small(&mut self.record);
+        let next = self.duplex.read_write(&mut self.record, &mut 0);
         self.violation = next.err();
         if next != Ok(true) {
             return None;
@@ -98,15 +98,16 @@ impl World {
             let (mut taken, mut told) = (0, false);
             while taken < most && connection.wants_read() {
                 let (duplex, left) = (&mut rings.duplex, most - taken);
-                let mut small = SmallRecords { duplex, record: [0; SMALL], left, violation: None };
-                let all_small = connection.receive_run_in_pass(cx, &mut small);
-                let (before, SmallRecords { record, left, violation, .. }) = (taken, small);
+                let mut whole = WholeRecords { duplex, record: [0; SMALL], left, violation: None };
+                let usual = connection.receive_run_in_pass(cx, &mut whole);
+                let (before, WholeRecords { left, violation, .. }) = (taken, whole);
                 taken = most - left;
                 let next = match violation {
                     Some(violation) => Some(Err(violation)),
-                    None if !all_small => {
+                    None if !usual => {
                         taken -= 1;
-                        Record::of_small(&record).map(Ok)
+                        rings.duplex.put_back();
+                        rings.duplex.read()
                     }
                     None if taken > before => continue,
                     None => rings.duplex.read(),

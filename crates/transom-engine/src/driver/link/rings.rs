@@ -1,12 +1,13 @@
 //! The two rings of a link, under its lock: what is read from the peer's and written into this side's.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use transom_memory::Segment;
-use transom_process::Duplex;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST};
 use transom_process::record::HEADER;
 use transom_process::ring::{self, INLINE, RingViolation};
+use transom_process::{Area, Duplex};
 use transom_wire::{Message, MessageId, Time, Wire};
 
 use super::lending::{Lending, LinkMemory};
@@ -15,6 +16,8 @@ use crate::driver::schedule::regions::SharedRegions;
 use crate::sys::{Host, Local, Region};
 use crate::{Connection, Direct, Frames, Output};
 
+/// The cost of a whole Write, and of so many bytes of it that do not lie in its slot, in bytes.
+pub(super) const UNIT: usize = 256;
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
 /// How often a thread that never sleeps asks whether the other side has ended.
@@ -170,38 +173,39 @@ impl Rings {
     }
 }
 
-/// Small Writes of a ring, as far as they follow each other.
-pub(super) struct SmallRecords<'a> {
+/// Writes of one record each, as far as they follow each other in a ring.
+pub(super) struct WholeRecords<'a> {
     rings: &'a mut Rings,
     /// The one that was read last.
-    pub(super) record: [u8; ring::SMALL],
-    most: u32,
-    /// How many were read.
-    pub(super) count: u32,
+    record: [u8; ring::SMALL],
+    most: usize,
+    /// The cost of those that were read: 1 each, and 1 for every [`UNIT`] bytes that lie elsewhere.
+    pub(super) cost: usize,
     /// The end of them.
     pub(super) violation: Option<RingViolation>,
 }
 
-impl<'a> SmallRecords<'a> {
-    /// At most `most`.
+impl<'a> WholeRecords<'a> {
+    /// Until they cost `most`.
     #[inline]
-    pub(super) fn new(rings: &'a mut Rings, most: u32) -> SmallRecords<'a> {
-        SmallRecords { rings, record: [0; ring::SMALL], most, count: 0, violation: None }
+    pub(super) fn new(rings: &'a mut Rings, most: usize) -> WholeRecords<'a> {
+        WholeRecords { rings, record: [0; ring::SMALL], most, cost: 0, violation: None }
     }
 }
 
-impl Frames for SmallRecords<'_> {
+impl Frames for WholeRecords<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<&[u8]> {
-        if self.count == self.most {
+        if self.cost >= self.most {
             return None;
         }
-        let next = self.rings.duplex.read_small(&mut self.record);
+        let mut elsewhere = 0;
+        let next = self.rings.duplex.read_write(&mut self.record, &mut elsewhere);
         self.violation = next.err();
         if next != Ok(true) {
             return None;
         }
-        self.count += 1;
+        self.cost += 1 + elsewhere / UNIT;
         Some(&self.record)
     }
 
@@ -228,9 +232,10 @@ impl<'a> Records<'a> {
     pub(super) fn new(
         rings: &'a mut Rings,
         (out, written): (&'a mut Vec<u8>, &'a mut usize),
+        lenders: Option<(&'a SharedRegions, &'a Local)>,
         budget: usize,
     ) -> Records<'a> {
-        let (sent, stop, flowing, lenders) = (0, false, true, None);
+        let (sent, stop, flowing) = (0, false, true);
         Records { rings, out, written, budget, sent, stop, flowing, lenders }
     }
 }
@@ -253,6 +258,26 @@ impl Records<'_> {
 }
 
 impl Records<'_> {
+    /// Write a Write of inline data that does not fit a slot.
+    #[cold]
+    fn write_large(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[u8],
+    ) -> bool {
+        let fill = |memory: &LinkMemory, side, offset| {
+            memory.fill_bytes(side, offset, payload);
+            Ok::<(), Infallible>(())
+        };
+        let header = || wire.whole(now, id, message);
+        let written = self.rings.duplex.write_large(payload.len(), fill, header);
+        let done = written.unwrap_or(false);
+        self.sent += if done { HEADER + payload.len() } else { 0 };
+        done
+    }
+
     /// Copy the payload of an answer, under the guard of its check, to the sink that the peer has lent.
     #[inline]
     fn copy_to_sink(&mut self, header: &[u8], payload: &[Segment]) -> bool {
@@ -286,19 +311,25 @@ impl Output for Records<'_> {
         true
     }
 
-    fn small_room(&self) -> usize {
+    #[inline(always)]
+    fn takes(&self, length: usize) -> bool {
         let free = !self.stop && self.flowing && self.sent < self.budget;
-        if free && self.rings.duplex.has_small_room(self.out.len()) { INLINE } else { 0 }
+        // What can stay in a shared region of ours has a way of its own.
+        free && self.rings.duplex.takes(length, self.out.len())
+            && !(length > INLINE && self.wants_sink(length as u64))
     }
 
     #[inline(always)]
-    fn small(
+    fn whole(
         &mut self,
         (wire, now): (&mut dyn Wire, Time),
         id: MessageId,
         message: &Message,
         payload: &[u8],
     ) -> bool {
+        if payload.len() > INLINE {
+            return self.write_large((wire, now), id, message, payload);
+        }
         let header = wire.whole(now, id, message);
         let Some(header) = &header else { return false };
         self.rings.duplex.write_small(header, payload);
@@ -307,6 +338,27 @@ impl Output for Records<'_> {
         }
         self.sent += HEADER + payload.len();
         true
+    }
+
+    fn lend_whole(
+        &mut self,
+        (wire, now): (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[Segment],
+    ) -> Direct {
+        let length = payload.iter().map(|segment| segment.length as usize).sum();
+        let fill =
+            |memory: &LinkMemory, side, offset| Host.fill(&memory.rings, side, offset, payload);
+        let header = || wire.whole(now, id, message);
+        match self.rings.duplex.write_large(length, fill, header) {
+            Ok(true) => {
+                self.sent += HEADER + length;
+                Direct::Taken
+            }
+            Ok(false) => Direct::Copy,
+            Err(_) => Direct::Fault,
+        }
     }
 
     fn wants_sink(&self, length: u64) -> bool {

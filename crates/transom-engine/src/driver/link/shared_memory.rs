@@ -13,16 +13,14 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::lending::{LentHost, with_host};
-use super::rings::{Records, SmallRecords};
+use super::rings::{Records, UNIT, WholeRecords};
 use super::silence::Silence;
 use super::tcp::FRAME;
 use super::{Link, State};
 use crate::Cx;
 
-/// Small records taken before it is asked whether to acknowledge.
-pub(super) const SOME: u32 = 16;
-/// The cost of a small record, in the unit of [`FRAME`].
-const SMALL: usize = FRAME / 4;
+/// The cost of records that are taken before it is asked whether to acknowledge, in [`UNIT`]s.
+pub(super) const SOME: usize = 16;
 /// A deadline that is noticed so much too late says nothing about the other side: this process, or
 /// its machine, was stopped.
 const STOOD_STILL: Duration = Duration::from_secs(1);
@@ -61,20 +59,21 @@ impl Link {
             else {
                 break;
             };
-            // Small Writes, as far as they follow each other; then what comes behind them.
-            let mut records = SmallRecords::new(rings, SOME);
-            let all_small = connection.receive_run_in_pass(cx, &mut records);
-            let SmallRecords { record, count, violation, .. } = records;
-            if count > 0 {
-                any = true;
-                taken += count as usize * SMALL;
-                unacknowledged += count;
-            }
+            // Whole Writes, as far as they follow each other; then what comes behind them.
+            let mut records = WholeRecords::new(rings, SOME);
+            let usual = connection.receive_run_in_pass(cx, &mut records);
+            let WholeRecords { cost, violation, .. } = records;
+            any |= cost > 0;
+            taken += cost * UNIT;
+            unacknowledged += cost;
+            let full = usual && cost >= SOME;
             let next = match violation {
                 Some(violation) => Some(Err(violation)),
-                None if !all_small => Record::of_small(&record).map(Ok),
-                None if count == SOME => None,
+                None if full => None,
                 None => {
+                    if !usual {
+                        rings.duplex.put_back();
+                    }
                     if let Some(bell) = self.bell.get() {
                         rings.take_regions(bell, cx.now);
                     }
@@ -94,7 +93,7 @@ impl Link {
                     state.connection.broken(cx, violation.text());
                     return true;
                 }
-                None if count == SOME => (None, Found::At(0)),
+                None if full => (None, Found::At(0)),
                 None => match rings.duplex.news_beside() {
                     Ok(Some(header)) => {
                         any = true;

@@ -1,4 +1,4 @@
-//! The short way of Writes of a few bytes: posted, judged, copied and published, without a pass; and,
+//! The short way of Writes of one frame: posted, judged, copied and published, without a pass; and,
 //! over shared memory, received, judged, placed and settled. What TCP has brought has one in `tcp.rs`
 //! (`Link::receive_few`). A Bind has a short way on every link.
 //!
@@ -10,7 +10,7 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::notifications::Notifications;
-use super::rings::{Records, SmallRecords};
+use super::rings::{Records, WholeRecords};
 use super::shared_memory::SOME;
 use super::tcp::Outlet;
 use super::{Link, LinkDenials, State};
@@ -19,7 +19,7 @@ use crate::sys::{self, Host};
 use crate::{Cx, Effects, Output, Status};
 
 impl Link {
-    /// Whether nothing about the link asks for a pass, so that small Writes may go the short way.
+    /// Whether nothing about the link asks for a pass, so that whole Writes may go the short way.
     pub(super) fn is_quiet(&self, state: &State) -> bool {
         !matches!(state.carrier, Carrier::Upgrading(..))
             && !state.gone
@@ -39,7 +39,7 @@ impl Link {
         state.quiet && now < state.housekeeping_at && !self.is_waited_for()
     }
 
-    /// Have `post` put small Writes behind what is posted, and send them. `None`: that is not for now, and
+    /// Have `post` put whole Writes behind what is posted, and send them. `None`: that is not for now, and
     /// nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
     pub(crate) fn post_short(
         &self,
@@ -90,7 +90,7 @@ impl Link {
         Cx { now, memory, lane, host: &Host, denials, shared: None, effects, trace: None }
     }
 
-    /// Send the small Writes that were posted. `false`: something is left. A call: compiled into each way
+    /// Send the whole Writes that were posted. `false`: something is left. A call: compiled into each way
     /// to post it would leave that way no registers.
     #[inline(never)]
     fn send_short(&self, state: &mut State, now: Time) -> bool {
@@ -99,13 +99,13 @@ impl Link {
         let (memory, denials) = (&self.shared.memory, LinkDenials(self));
         let all = match carrier {
             Carrier::SharedMemory(rings) => {
+                let Some(bell) = self.bell.get() else { return false };
                 let lane = lane.get_or_insert_with(|| memory.lane());
                 let mut cx = self.short_cx(now, lane, effects, &denials);
-                let mut outlet = Records::new(rings, (&mut out.bytes, written), budget);
-                let all = connection.transmit_small(&mut cx, &mut outlet);
-                if let Some(bell) = self.bell.get() {
-                    rings.wake(bell);
-                }
+                let lenders = Some((&self.shared.regions, bell));
+                let mut outlet = Records::new(rings, (&mut out.bytes, written), lenders, budget);
+                let all = connection.transmit_whole(&mut cx, &mut outlet);
+                rings.wake(bell);
                 all
             }
             Carrier::Tcp(tcp) => {
@@ -114,7 +114,7 @@ impl Link {
                 let (lane, _) = worker.tools(memory);
                 let mut cx = self.short_cx(now, lane, effects, &denials);
                 let mut outlet = Outlet::new(self, (out, written), tcp, budget);
-                let all = connection.transmit_small::<dyn Output>(&mut cx, &mut outlet);
+                let all = connection.transmit_whole::<dyn Output>(&mut cx, &mut outlet);
                 outlet.write() && all
             }
             Carrier::Upgrading(..) => false,
@@ -130,7 +130,7 @@ impl Link {
         all
     }
 
-    /// Take the small Writes that have come, as far as they follow each other. `false`: a pass must follow.
+    /// Take the whole Writes that have come, as far as they follow each other. `false`: a pass must follow.
     pub(super) fn receive_short(
         &self,
         state: &mut State,
@@ -147,14 +147,14 @@ impl Link {
         let lane = lane.get_or_insert_with(|| self.shared.memory.lane());
         let denials = LinkDenials(self);
         let mut cx = self.short_cx(now, lane, effects, &denials);
-        let mut records = SmallRecords::new(rings, SOME);
+        let mut records = WholeRecords::new(rings, SOME);
         let usual = connection.receive_run(&mut cx, &mut records);
-        let SmallRecords { count, violation, .. } = records;
+        let WholeRecords { cost, violation, .. } = records;
         if !usual || violation.is_some() {
             // The ordinary read says which record it is, or what is wrong with it.
             rings.duplex.put_back();
         }
-        let quiet = usual && count > 0 && connection.is_still_quiet();
+        let quiet = usual && cost > 0 && connection.is_still_quiet();
         if !quiet {
             state.quiet = false;
             return false;

@@ -6,10 +6,10 @@ use super::{Link, LinkDenials, Phase, State};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
-use transom_wire::Time;
+use transom_wire::{Message, MessageId, Time, Wire};
 
 use crate::sys::{Host, IoError};
-use crate::{Buffer, Cx, Direct, Effect, HostMemory, LinkEnd, Output, SMALL};
+use crate::{Buffer, Cx, Direct, Effect, HostMemory, LinkEnd, Output};
 
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
@@ -21,8 +21,10 @@ const SMALLEST_READ_SIZE: usize = 2 * 1024;
 /// goes on sending is not listened to for longer.
 const FINAL_READS: usize = 1024;
 
-/// The most bytes that are received without a pass: a few small Writes and acknowledgements.
-const FEW: usize = 1024;
+/// The most bytes of a Write that is sent without a pass, by way of the stack.
+const STAGED: usize = 1024;
+/// The most bytes that are received without a pass: a few such Writes and acknowledgements.
+const FEW: usize = 2 * STAGED;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
@@ -386,8 +388,24 @@ impl Output for Outlet<'_> {
         length >= DIRECT && self.flowing
     }
 
-    fn small_room(&self) -> usize {
-        self.room().min(SMALL)
+    fn takes(&self, length: usize) -> bool {
+        length <= self.room().min(STAGED)
+    }
+
+    fn lend_whole(
+        &mut self,
+        link: (&mut dyn Wire, Time),
+        id: MessageId,
+        message: &Message,
+        payload: &[Segment],
+    ) -> Direct {
+        let length = payload.iter().map(|segment| segment.length as usize).sum();
+        let mut room = [0; STAGED];
+        let Some(bytes) = room.get_mut(..length) else { return Direct::Copy };
+        if Host.gather(payload, bytes).is_err() {
+            return Direct::Fault;
+        }
+        if self.whole(link, id, message, bytes) { Direct::Taken } else { Direct::Copy }
     }
 
     fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {

@@ -20,8 +20,8 @@ use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::{
     Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect, Effects,
-    Execution, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairState,
-    Request, SMALL, Sge, SharedReceives, Side, Status,
+    Execution, LARGEST_INLINE, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent,
+    QueuePairState, Request, Sge, SharedReceives, Side, Status, WHOLE,
 };
 
 /// The state that a posting thread needs, under a lock that is never held while bytes move.
@@ -97,11 +97,11 @@ impl Source for ConnectionTimer {
     }
 }
 
-/// Whether a request may go the short way: a Write of a few bytes from one place.
+/// Whether a request may go the short way: a Write of one frame from one place.
 #[inline]
-fn is_small(request: &Request, data: Data<'_>) -> bool {
+fn is_whole(request: &Request, data: Data<'_>) -> bool {
     match (request.operation, data) {
-        (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= SMALL,
+        (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= WHOLE,
         _ => false,
     }
 }
@@ -181,7 +181,7 @@ impl Qp {
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        let done = if is_small(request, data) {
+        let done = if is_whole(request, data) {
             self.post_short(|execution| execution.post(request, data))
         } else if let (Operation::Write { .. }, Data::Inline(bytes)) = (request.operation, data) {
             self.post_inline(request, bytes)
@@ -217,7 +217,7 @@ impl Qp {
         &self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
-        if list.clone().all(|(request, data)| is_small(&request, data)) {
+        if list.clone().all(|(request, data)| is_whole(&request, data)) {
             let done = self.post_short(|execution| execution.post_list(list.clone()));
             if let Some(done) = done {
                 return done;
@@ -245,14 +245,14 @@ impl Qp {
     /// whose code is shorter where nothing else can come.
     #[inline(never)]
     fn post_inline(&self, request: &Request, bytes: &[u8]) -> Option<Result<(), Status>> {
-        if bytes.len() > SMALL {
+        if bytes.len() > LARGEST_INLINE {
             return None;
         }
         let list = std::iter::once((*request, Data::Inline(bytes)));
         self.post_short(|execution| execution.post_list(list))
     }
 
-    /// Have `post` put small Writes before the link, which sends them at once. `None`: that is not for
+    /// Have `post` put Writes of one frame before the link, which sends them at once. `None`: that is not for
     /// now, and nothing has happened.
     #[inline]
     fn post_short(

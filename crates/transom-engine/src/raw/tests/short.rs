@@ -1,4 +1,4 @@
-//! Small Writes, and Binds, while their link is in an unusual state.
+//! Writes of one frame, and Binds, while their link is in an unusual state.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -6,7 +6,10 @@ use transom_memory::{Purpose, Rights, Token};
 
 use super::harness::*;
 use crate::raw::{Options, Path};
-use crate::{CompletionKind, Data, Flags, Operation, QueuePairState, Request, SMALL, Sge, Status};
+use crate::{
+    CompletionKind, Data, Flags, LARGEST_INLINE, Operation, QueuePairState, Request, SMALL, Sge,
+    Status, WHOLE,
+};
 
 /// Two ends, memory of the first, and a window of the second, over which Writes have gone for so long that
 /// nothing about the link is new.
@@ -85,10 +88,14 @@ fn of_several_small_writes_those_before_one_that_is_refused_are_written() {
 #[test]
 fn inline_writes_carry_the_bytes_of_the_call_in_order() {
     for path in [Path::Process, Path::Tcp] {
-        let (writer, owner, from, to, window) = busy(path);
+        let (writer, owner, from, _, _) = busy(path);
+        let to = owner.buffer(16 + LARGEST_INLINE + 2);
+        let window = owner.window(&to, Rights::REMOTE_WRITE);
         for round in 0..200_usize {
-            let length = 1 + round % (SMALL + 2);
-            let mut bytes = [round as u8; SMALL + 2];
+            // Up to a little more than goes by way of the slot, and than goes at all.
+            let length =
+                1 + round / 2 * [1, 6][round % 2] % [SMALL + 2, LARGEST_INLINE + 2][round % 2];
+            let mut bytes = [round as u8; LARGEST_INLINE + 2];
             let operation = write(window, &to, 16);
             let request = Request { context: 1, operation, flags: Flags::NONE };
             writer.qp.post(&request, Data::Inline(&bytes[..length])).unwrap();
@@ -106,6 +113,79 @@ fn inline_writes_carry_the_bytes_of_the_call_in_order() {
             assert!(written[17..16 + length].iter().all(|byte| *byte == round as u8));
         }
         drop(owner);
+    }
+}
+
+/// Lengths around each limit of the short way, each Write by itself and between two small ones, alone and in
+/// a batch: whole, and in order.
+#[test]
+fn writes_of_every_length_arrive_whole_and_in_order() {
+    for path in [Path::Process, Path::Tcp] {
+        let (writer, owner, from, to, window) = busy(path);
+        let (source, large) = (writer.buffer(2 * WHOLE), owner.buffer(2 * WHOLE));
+        let big = owner.window(&large, Rights::REMOTE_WRITE);
+        let limits = [SMALL, 256, 1024, 4096, 8192, WHOLE];
+        for length in limits.into_iter().flat_map(|limit| [limit - 1, limit, limit + 1]) {
+            for batch in [false, true] {
+                let mark = (length % 251) as u8 + u8::from(batch);
+                source.fill(|at| mark ^ (at % 253) as u8);
+                let bytes = source.bytes();
+                let address = large.address() + 3;
+                let three = [
+                    (write(window, &to, 8), from.sge(length % 32, 8)),
+                    (Operation::Write { token: big.0, address }, source.sge(1, length)),
+                    (write(window, &to, 16), source.sge(5, 8)),
+                ];
+                if batch {
+                    let list = three.iter().map(|(operation, entry)| {
+                        let (operation, flags) = (*operation, Flags::NONE);
+                        let request = Request { context: 1, operation, flags };
+                        (request, Data::Sges(std::slice::from_ref(entry)))
+                    });
+                    writer.qp.post_list(list).unwrap();
+                } else {
+                    three.iter().for_each(|(operation, entry)| writer.post(*operation, &[*entry]));
+                }
+                let lengths = [8, length, 8]
+                    .map(|length| writer.expect(CompletionKind::Write).length as usize == length);
+                assert_eq!(lengths, [true; 3]);
+                let written = large.bytes();
+                assert!(written[3..][..length] == bytes[1..][..length], "{length}");
+                assert!(written[3 + length] == 0 || length < WHOLE, "nothing behind it");
+                assert_eq!(to.bytes()[8..16], from.bytes()[length % 32..][..8]);
+                assert_eq!(to.bytes()[16..24], bytes[5..13]);
+            }
+        }
+    }
+}
+
+/// A Write that leaves its window by a byte, or comes from memory that is not registered, moves nothing at
+/// any length, and is refused with the same words.
+#[test]
+fn a_write_of_any_length_is_judged() {
+    for path in [Path::Process, Path::Tcp] {
+        for length in [8, SMALL + 1, 1024, 1025, WHOLE, WHOLE + 1] {
+            let (writer, owner, _, _, _) = busy(path);
+            let (source, target) = (writer.buffer(length + 1), owner.buffer(length + 1));
+            source.fill(|_| 7);
+            let window = owner.window(&target, Rights::REMOTE_WRITE);
+            let at =
+                |offset| Operation::Write { token: window.0, address: target.address() + offset };
+            writer.post(at(1), &[source.sge(0, length)]);
+            writer.expect(CompletionKind::Write);
+            writer.post(at(2), &[source.sge(0, length)]);
+            assert_eq!(writer.next().status, Status::RemoteAccess, "{length}");
+            assert_eq!(owner.adapter.denials(|_| true).len(), 1);
+            let expected = [&[0][..], &vec![7; length]].concat();
+            assert!(target.bytes() == expected, "{length}");
+            let (writer, owner, _, _, _) = busy(path);
+            let (source, target) = (writer.buffer(length), owner.buffer(length));
+            let window = owner.window(&target, Rights::REMOTE_WRITE);
+            let operation = Operation::Write { token: window.0, address: target.address() };
+            writer.post(operation, &[Sge { address: source.address() + 1, ..source.all() }]);
+            assert_eq!(writer.next().status, Status::LocalAccess, "{length}");
+            assert_eq!(writer.adapter.denials(|_| true).len(), 1);
+        }
     }
 }
 

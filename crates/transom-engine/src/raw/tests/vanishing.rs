@@ -13,6 +13,8 @@ use crate::sys::host::hook::before_copy;
 use crate::{Completion, CompletionKind, Operation, Status};
 
 const LENGTH: usize = 64 * 1024;
+/// Lengths of Writes: by way of the stack, by way of the link's own memory, straight from where they lie.
+const WRITTEN: [usize; 4] = [8, 64, 1024, LENGTH];
 
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -90,11 +92,16 @@ fn under_the_source_of_a_read() {
 #[test]
 fn under_the_source_of_a_write() {
     for (way, checksum) in WAYS.into_iter().map(|way| (way, true)).chain(unchecked()) {
-        let (active, passive) = pair_with(&Options { checksum, ..Options::from_env() });
-        let (from, to) = (doomed(&active, way), passive.buffer(LENGTH));
-        let window = passive.window(&to, Rights::REMOTE_WRITE);
-        active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
-        assert_eq!(outcome(&active), (CompletionKind::Write, Status::LocalAccess), "{way:?}");
+        for length in WRITTEN {
+            let (active, passive) = pair_with(&Options { checksum, ..Options::from_env() });
+            let (from, to) = (doomed(&active, way), passive.buffer(LENGTH));
+            let window = passive.window(&to, Rights::REMOTE_WRITE);
+            let operation = Operation::Write { token: window.0, address: to.address() };
+            active.post(operation, &[from.sge(0, length)]);
+            let expected = (CompletionKind::Write, Status::LocalAccess);
+            assert_eq!(outcome(&active), expected, "{way:?} {length}");
+            assert_eq!(to.bytes(), [0; LENGTH], "nothing of it is written");
+        }
     }
 }
 
@@ -111,11 +118,12 @@ fn under_the_sink_of_a_read() {
 
 #[test]
 fn under_a_window_that_is_written_to() {
-    for way in WAYS {
+    for (way, length) in WAYS.into_iter().flat_map(|way| WRITTEN.map(|length| (way, length))) {
         let (active, passive) = pair();
         let (from, to) = (active.buffer(LENGTH), doomed(&passive, way));
         let window = passive.window(&to, Rights::REMOTE_WRITE);
-        active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+        let operation = Operation::Write { token: window.0, address: to.address() };
+        active.post(operation, &[from.sge(0, length)]);
         assert_eq!(outcome(&active), (CompletionKind::Write, Status::RemoteError), "{way:?}");
         let kept = passive.adapter.denials(|_| true);
         assert_eq!(kept.len(), 1, "{way:?}: the owner knows what happened: {kept:?}");

@@ -1,6 +1,6 @@
-//! Writes of a few bytes that begin, and leave, in one call.
+//! Writes of one frame that begin, and leave, in one call.
 
-use transom_wire::{Begin, MessageId, Refusal};
+use transom_wire::{Begin, Bytes, MessageId, Refusal};
 
 use super::*;
 use crate::common::memory;
@@ -22,7 +22,9 @@ fn whole(side: &mut Side, data: &[u8], out: &mut Vec<u8>) -> bool {
 #[test]
 fn a_whole_write_is_the_frame_of_any_other() {
     for checksum in [false, true] {
-        for length in 1..=fpdu::SMALL {
+        let largest = quiet().active.wire.facts().unwrap().largest_payload;
+        let longer = [fpdu::SMALL + 1, 1000, largest];
+        for length in (1..=fpdu::SMALL).chain(longer) {
             let data = memory(TARGET.0, TARGET.1, length);
             let configs = [Role::Active, Role::Passive].map(|role| {
                 let mut config = Config::new(role);
@@ -60,12 +62,14 @@ fn a_whole_write_overtakes_nothing() {
     let fits = [1; fpdu::SMALL];
     let declines = |side: &mut Side, why: &str| {
         let mut out = Vec::new();
+        assert!(!side.wire.is_free(side.now), "{why}");
         assert!(!whole(side, &fits, &mut out) && out.is_empty(), "{why}");
     };
     let mut out = Vec::new();
     let mut side = quiet().active;
-    assert!(!whole(&mut side, &[], &mut out) && !whole(&mut side, &[1; fpdu::SMALL + 1], &mut out));
-    assert!(out.is_empty());
+    let largest = side.wire.facts().unwrap().largest_payload;
+    assert!(!whole(&mut side, &[], &mut out) && !whole(&mut side, &vec![1; largest + 1], &mut out));
+    assert!(out.is_empty() && side.wire.is_free(side.now));
     assert!(whole(&mut side, &fits, &mut out));
     let message =
         Message::Write { token: 7, address: 0, length: 8, verdict: true, immediate: None };
@@ -157,13 +161,13 @@ const DONE: &str = "414f 00000004 00000004 00000002 000003e8";
 
 /// Of every length, with nothing or something behind it, and an acknowledgement before or behind it.
 #[test]
-fn a_small_write_is_taken_as_a_whole() {
+fn a_write_of_one_frame_is_taken_as_a_whole() {
     for checksum in [false, true] {
         let ack = frame(DONE, b"", checksum);
-        for length in 0..=fpdu::SMALL + 1 {
+        for length in (0..=fpdu::SMALL + 1).chain([1000, 65_535 - 14]) {
             let payload = memory(TARGET.0, TARGET.1, length);
             let write = frame(WRITE, &payload, checksum);
-            let small = usize::from((1..=fpdu::SMALL).contains(&length));
+            let small = usize::from(length > 0);
             let taken = |bytes: &[&[u8]]| taken_whole(|| with_writes(checksum), &bytes.concat());
             assert_eq!(taken(&[&write]), small, "{length} {checksum}");
             assert_eq!(taken(&[&ack, &write]), 1 + small);
@@ -181,11 +185,12 @@ fn a_whole_frame_is_where_it_says() {
     let (ack, write) = (frame(DONE, b"", true), frame(WRITE, b"payload", true));
     let both = [&ack[..], &write].concat();
     let placing = side.wire.on_whole(&both).unwrap();
-    assert_eq!((placing.consumed, placing.payload, placing.news), (ack.len(), &b""[..], false));
+    let nothing = Bytes::Own(b"");
+    assert_eq!((placing.consumed, placing.payload, placing.news), (ack.len(), nothing, false));
     assert_eq!(placing.done, Some(MessageId(1)));
     let placing = side.wire.on_whole(&write).unwrap();
     let (token, address) = TARGET;
-    let expected = (write.len(), token, address, &b"payload"[..]);
+    let expected = (write.len(), token, address, Bytes::Own(b"payload"));
     assert_eq!((placing.consumed, placing.token, placing.address, placing.payload), expected);
     assert_eq!((placing.done, placing.news), (None, false));
 }

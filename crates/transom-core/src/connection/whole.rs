@@ -1,0 +1,298 @@
+//! Writes of one frame: judged, copied and on their way in one go, where the ordinary way
+//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. They are
+//! received in one go, too, where the ordinary way (`inbound.rs`) decodes any frame into an event.
+//!
+//! Those of a few bytes go by way of the stack, and such as follow each other share a guard
+//! ([`Memory::pass`](transom_memory::Memory::pass)). Its fence waits until what was stored before has
+//! reached its cache line, which the other processor has: longer than all the rest of such a Write takes.
+//! A longer one is copied once, under a guard of its own, to or from where the link has its bytes.
+
+use transom_memory::{Pass, Purpose};
+use transom_wire::{Bytes, Message, MessageId, Operation as WireOperation, Placing, Role, Time};
+
+use super::{Connection, Phase};
+use crate::copy::{AccessError, Accessor, LARGEST_COPY};
+use crate::output::{Direct, Output};
+use crate::queue::{Progress, Slot};
+use crate::trace::Tracer;
+use crate::{Cx, Execution, Flags, HostMemory, Operation, Sge, Status};
+
+/// The most bytes of such a Write that are copied by way of the stack, under a guard that others share.
+pub const SMALL: usize = 32;
+/// The most bytes of such a Write, whatever the link takes: those of one guard.
+pub const WHOLE: usize = LARGEST_COPY;
+/// The most inline data of such a Write.
+pub const LARGEST_INLINE: usize = 512;
+
+/// Frames that have come, for [`Connection::receive_run`]. They are read where they are: to move one that
+/// has just been stored in other pieces is to wait for the stores.
+pub trait Frames {
+    /// Bytes that begin with the next frame. `None`: there is none, for now.
+    fn next(&mut self) -> Option<&[u8]>;
+
+    /// The caller has taken `bytes` bytes of what [`next`](Frames::next) returned.
+    fn taken(&mut self, bytes: usize);
+}
+
+/// A stretch of a stream.
+impl Frames for &[u8] {
+    fn next(&mut self) -> Option<&[u8]> {
+        (!self.is_empty()).then_some(*self)
+    }
+
+    fn taken(&mut self, bytes: usize) {
+        *self = self.get(bytes..).unwrap_or_default();
+    }
+}
+
+/// The circumstances of a judgement: a guard, the program's memory, the moment.
+type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
+
+/// The fate of the next request.
+enum Next {
+    Gone,
+    /// The next request is one of these, and longer than [`SMALL`].
+    Larger,
+    /// The next request is none of these, or there is none.
+    No,
+    /// The request's own memory was refused; the request's context.
+    Refused(u64, AccessError),
+}
+
+/// Whether a tracer wants every message.
+fn wants_messages(cx: &Cx<'_>) -> bool {
+    cx.trace.as_deref().is_some_and(Tracer::wants_messages)
+}
+
+impl Connection {
+    /// Take Writes of one frame, and acknowledgements that come as frames, for as long as there are
+    /// `frames`. `false`: the next one is neither, nothing has happened to it, and it is to be given to
+    /// [`receive`](Connection::receive).
+    pub fn receive_run<F: Frames + ?Sized>(&mut self, cx: &mut Cx<'_>, frames: &mut F) -> bool {
+        // A message to itself is executed by the ordinary way.
+        let unusual = self.paused.is_some() || self.config.role == Role::Itself;
+        if self.phase != Phase::Open || unusual || wants_messages(cx) {
+            return frames.next().is_none();
+        }
+        let memory = cx.memory;
+        let mut pass = memory.pass(&mut *cx.lane);
+        while let Some(bytes) = frames.next() {
+            let Some(placing) = self.wire.on_whole(bytes) else { return false };
+            let Placing { consumed, token, address, payload, done, news } = placing;
+            self.heard = cx.now;
+            self.blocked = false;
+            // News of our own requests that came with the frame comes first (ND2 4.2 rule 5).
+            if news || done.is_some() {
+                drop(pass);
+                if let Some(through) = done {
+                    self.done(cx, through);
+                }
+                if news {
+                    self.poll(cx);
+                }
+                if self.ended.is_some() {
+                    frames.taken(consumed);
+                    return true;
+                }
+                pass = memory.pass(&mut *cx.lane);
+            }
+            if payload.is_empty() {
+                frames.taken(consumed);
+                continue;
+            }
+            self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
+            let placed = if let Bytes::Own(payload) = payload {
+                let under = (&mut pass, cx.host, cx.now);
+                self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
+                    accessor.put(under, token, address, payload)
+                })
+            } else {
+                drop(pass);
+                let placed = self.place_shared(cx, (token, address), payload);
+                pass = memory.pass(&mut *cx.lane);
+                placed
+            };
+            frames.taken(consumed);
+            match placed {
+                Ok(()) => self.wire.executed(cx.now),
+                Err(error) => {
+                    drop(pass);
+                    self.refuse(cx, WireOperation::Write, error);
+                    self.drop_rest(cx, WireOperation::Write, true, false);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Place bytes that the peer shares, under guards of their own.
+    #[cold]
+    #[inline(never)]
+    fn place_shared(
+        &self,
+        cx: &mut Cx<'_>,
+        (token, address): (u32, u64),
+        payload: Bytes<'_>,
+    ) -> Result<(), AccessError> {
+        self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
+            accessor.place(cx, token, address, payload)
+        })
+    }
+
+    /// The same in a pass, over whatever connection: messages that name a shared receive queue do not go
+    /// this way. One that [is quiet](Connection::is_quiet) has none.
+    pub fn receive_run_in_pass(&mut self, cx: &mut Cx<'_>, frames: &mut dyn Frames) -> bool {
+        if self.is_xrc() { frames.next().is_none() } else { self.receive_run(cx, frames) }
+    }
+
+    /// Start what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
+    /// is left, for [`transmit`](Connection::transmit).
+    pub fn transmit_whole<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
+    where
+        O: Output + ?Sized,
+    {
+        self.start_run(cx, out);
+        self.execution.as_ref().is_some_and(Execution::is_all_gone)
+    }
+
+    /// Start what can go this way, until something cannot. `true`: something has gone.
+    pub(super) fn start_whole(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
+        // Events of the stream are reported by the ordinary way.
+        let usual =
+            !self.blocked && self.has_extension() && !self.is_unreliable() && !wants_messages(cx);
+        usual && self.is_open() && self.start_run(cx, out)
+    }
+
+    /// The same, where nothing about the connection is in the way.
+    fn start_run<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
+    where
+        O: Output + ?Sized,
+    {
+        let mut any = false;
+        let owed = self.execution.as_ref().is_some_and(Execution::owes);
+        let refused = loop {
+            let memory = cx.memory;
+            let mut pass = memory.pass(&mut *cx.lane);
+            let end = loop {
+                match self.small((&mut pass, cx.host, cx.now), out) {
+                    Next::Gone => any = true,
+                    end => break end,
+                }
+                if self.execution.as_ref().is_none_or(Execution::is_all_begun) {
+                    break Next::No;
+                }
+            };
+            drop(pass);
+            let end = if let Next::Larger = end { self.larger(cx, out) } else { end };
+            match end {
+                Next::Gone => any = true,
+                Next::Larger | Next::No => break None,
+                Next::Refused(context, error) => break Some((context, error)),
+            }
+        };
+        if any && !owed {
+            self.owing = cx.now;
+        }
+        if let Some((context, error)) = refused {
+            let cause = error.cause(false);
+            self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
+        }
+        any
+    }
+
+    /// The next request, if it is one of these.
+    fn small<O>(&mut self, (pass, host, now): Under<'_, '_>, out: &mut O) -> Next
+    where
+        O: Output + ?Sized,
+    {
+        let Some(execution) = self.execution.as_mut() else { return Next::No };
+        let Some((slot, id, message)) = next_write(execution) else { return Next::No };
+        let length = slot.length as usize; // of a Write, which has fewer than 2^32
+        if !out.takes(length) {
+            return Next::No;
+        }
+        let mut room = [0; SMALL];
+        let Some(bytes) = room.get_mut(..length) else { return Next::Larger };
+        if let Some(from) = slot.only() {
+            let accessor =
+                Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
+            if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {
+                return Next::Refused(slot.context, error);
+            }
+        } else if !slot.inline || !execution.requests.copy_inline(slot, bytes) {
+            return Next::No;
+        }
+        if !out.whole((&mut *self.wire, now), id, &message, bytes) {
+            return Next::No;
+        }
+        gone(execution, id)
+    }
+
+    /// The next request, of more bytes than [`SMALL`]: copied from where they lie to where the link has
+    /// them, under a guard of its own.
+    #[cold]
+    #[inline(never)]
+    fn larger<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> Next
+    where
+        O: Output + ?Sized,
+    {
+        let Some(execution) = self.execution.as_mut() else { return Next::No };
+        let Some((slot, id, message)) = next_write(execution) else { return Next::No };
+        let now = cx.now;
+        if !self.wire.is_free(now) {
+            return Next::No;
+        }
+        let taken = if let Some(Sge { token, address, .. }) = slot.only() {
+            let accessor =
+                Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
+            let length = slot.length;
+            let wire = &mut *self.wire;
+            let lent = accessor.lend(cx, token, address, length, |segments| {
+                out.lend_whole((wire, now), id, &message, segments)
+            });
+            match lent {
+                Ok(Some(Direct::Fault)) => {
+                    let vanished = AccessError::Vanished { token, address, length };
+                    return Next::Refused(slot.context, vanished);
+                }
+                Ok(done) => done == Some(Direct::Taken),
+                Err(error) => return Next::Refused(slot.context, error),
+            }
+        } else {
+            let mut room = [0; LARGEST_INLINE];
+            room.get_mut(..slot.length as usize).is_some_and(|bytes| {
+                slot.inline
+                    && execution.requests.copy_inline(slot, bytes)
+                    && out.whole((&mut *self.wire, now), id, &message, bytes)
+            })
+        };
+        if taken { gone(execution, id) } else { Next::No }
+    }
+}
+
+/// The next request and its message, if it is a Write that nothing holds up, without immediate data.
+#[inline(always)]
+fn next_write(execution: &Execution) -> Option<(&Slot, MessageId, Message)> {
+    let slot = execution.startable()?;
+    let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
+    let Operation::Write { token, address } = slot.operation else { return None };
+    if fenced || slot.length == 0 {
+        return None;
+    }
+    let length = u32::try_from(slot.length).ok()?;
+    let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
+    let message = Message::Write { token, address, length, verdict, immediate: None };
+    Some((slot, MessageId(execution.next_message), message))
+}
+
+/// The next request is on its way.
+#[inline(always)]
+fn gone(execution: &mut Execution, id: MessageId) -> Next {
+    if let Some(slot) = execution.requests.get_mut(execution.next) {
+        (slot.message, slot.progress) = (id.0, Progress::Sent);
+    }
+    execution.next_message += 1;
+    execution.next += 1;
+    Next::Gone
+}
