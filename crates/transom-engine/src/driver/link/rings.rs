@@ -314,7 +314,7 @@ impl Output for Records<'_> {
     #[inline(always)]
     fn takes(&self, length: usize) -> bool {
         let free = !self.stop && self.flowing && self.sent < self.budget;
-        // What can stay in a shared region of ours has a way of its own.
+        // A payload that can stay in a shared region of ours has a way of its own.
         free && self.rings.duplex.takes(length, self.out.len())
             && !(length > INLINE && self.wants_sink(length as u64))
     }
