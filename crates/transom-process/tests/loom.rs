@@ -43,8 +43,10 @@ struct Way {
     asleep: sync::AtomicU32,
 }
 
-fn header(number: u64) -> Header {
-    let (length, flags) = if number == 1 { (100, 0) } else { (8, record::LAST) };
+/// `whole`: the one whose payload lies in the data area is a Write of one record, as the others are.
+fn header(number: u64, whole: bool) -> Header {
+    let length = if number == 1 { 100 } else { 8 };
+    let flags = if number == 1 && !whole { 0 } else { record::LAST };
     Header { address: number, length, flags, ack: !number, ..Header::new(Kind::Write) }
 }
 
@@ -53,64 +55,77 @@ type Data = [sync::AtomicU64; 2];
 
 #[test]
 fn a_record_is_read_once_and_whole() {
-    loom::model(|| {
-        let way = Arc::new(Way::default());
-        let data: Arc<Data> = Arc::default();
-        let (w, d) = (way.clone(), data.clone());
-        let writer = loom::thread::spawn(move || {
-            let mut producer = Producer::new(2, 128);
-            for number in 0..3_u64 {
-                loop {
-                    let through = w.ack.load(sync::Ordering::Acquire);
-                    producer.consumed(through as u32).unwrap();
-                    if producer.has_room(header(number).length as usize) {
-                        break;
-                    }
-                    loom::thread::yield_now();
-                }
-                let body = if number == 1 {
-                    assert_eq!(producer.place(100), Some(0));
-                    d[0].store(77, sync::Ordering::Relaxed);
-                    Body::Placed(100)
-                } else {
-                    Body::Inline([number; 4])
-                };
-                assert!(producer.publish(&w.slots, header(number).words(), body));
-            }
-        });
-        let mut consumer = Consumer::new(2, 128);
+    for whole in [false, true] {
+        loom::model(move || read_once_and_whole(whole));
+    }
+}
+
+fn read_once_and_whole(whole: bool) {
+    let way = Arc::new(Way::default());
+    let data: Arc<Data> = Arc::default();
+    let (w, d) = (way.clone(), data.clone());
+    let writer = loom::thread::spawn(move || {
+        let mut producer = Producer::new(2, 128);
         for number in 0..3_u64 {
-            if number == 2 {
-                // The last one is a Write in a slot that is used again.
-                let mut small = [0; ring::SMALL];
-                while consumer.take_write(&way.slots, &mut small) == ring::Taken::Nothing {
-                    loom::thread::yield_now();
+            loop {
+                let through = w.ack.load(sync::Ordering::Acquire);
+                producer.consumed(through as u32).unwrap();
+                if producer.has_room(header(number, whole).length as usize) {
+                    break;
                 }
-                let words = record::to_words(&small);
-                assert_eq!(words.and_then(Header::from_words), Some(header(number)));
-                assert_eq!(small[record::HEADER..], record::to_bytes([number; 4]));
-                continue;
+                loom::thread::yield_now();
             }
-            let record = loop {
-                match consumer.take(&way.slots) {
-                    Some(record) => break record.unwrap(),
-                    None => loom::thread::yield_now(),
+            let body = if number == 1 {
+                assert_eq!(producer.place(100), Some(0));
+                d[0].store(77, sync::Ordering::Relaxed);
+                Body::Placed(100)
+            } else {
+                Body::Inline([number; 4])
+            };
+            assert!(producer.publish(&w.slots, header(number, whole).words(), body));
+        }
+    });
+    let mut consumer = Consumer::new(2, 128);
+    for number in 0..3_u64 {
+        // The last one is a Write in a slot that is used again.
+        if number == 2 || whole && number == 1 {
+            let mut small = [0; ring::SMALL];
+            let taken = loop {
+                match consumer.take_write(&way.slots, &mut small) {
+                    ring::Taken::Nothing => loom::thread::yield_now(),
+                    taken => break taken,
                 }
             };
-            assert_eq!(record.header, header(number));
-            match record.body {
-                Found::Inline(words) => assert_eq!(words, [number; 4]),
-                Found::At(offset) => {
-                    assert_eq!((number, offset), (1, 0));
-                    assert_eq!(data[0].load(sync::Ordering::Relaxed), 77);
-                }
-                Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
+            let words = record::to_words(&small);
+            assert_eq!(words.and_then(Header::from_words), Some(header(number, whole)));
+            if number == 1 {
+                assert_eq!(taken, ring::Taken::At(0, 100));
+                assert_eq!(data[0].load(sync::Ordering::Relaxed), 77);
+            } else {
+                assert_eq!(small[record::HEADER..], record::to_bytes([number; 4]));
             }
             way.ack.store(number + 1, sync::Ordering::Release);
+            continue;
         }
-        assert!(!consumer.has_next(&way.slots));
-        writer.join().unwrap();
-    });
+        let record = loop {
+            match consumer.take(&way.slots) {
+                Some(record) => break record.unwrap(),
+                None => loom::thread::yield_now(),
+            }
+        };
+        assert_eq!(record.header, header(number, whole));
+        match record.body {
+            Found::Inline(words) => assert_eq!(words, [number; 4]),
+            Found::At(offset) => {
+                assert_eq!((number, offset), (1, 0));
+                assert_eq!(data[0].load(sync::Ordering::Relaxed), 77);
+            }
+            Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
+        }
+        way.ack.store(number + 1, sync::Ordering::Release);
+    }
+    assert!(!consumer.has_next(&way.slots));
+    writer.join().unwrap();
 }
 
 /// The bell of a sleeper: a socket, in the engine.
@@ -130,7 +145,11 @@ fn no_side_sleeps_through_a_record() {
         let writer = loom::thread::spawn(move || {
             let mut producer = Producer::new(2, 128);
             for number in 0..2_u64 {
-                assert!(producer.publish(&w.slots, header(0).words(), Body::Inline([number; 4])));
+                assert!(producer.publish(
+                    &w.slots,
+                    header(0, false).words(),
+                    Body::Inline([number; 4])
+                ));
                 if ring::must_ring(&w.asleep) {
                     *b.rung.lock().unwrap() = true;
                     b.heard.notify_one();
