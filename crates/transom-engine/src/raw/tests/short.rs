@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use transom_memory::{Purpose, Rights, Token};
+use transom_memory::{Purpose, Rights, Segment, Token};
 
 use super::harness::*;
-use crate::raw::{Options, Path};
+use crate::raw::{Options, Path, Window};
 use crate::{
     CompletionKind, Data, Flags, LARGEST_INLINE, Operation, QueuePairState, Request, SMALL, Sge,
     Status, WHOLE,
@@ -155,6 +155,43 @@ fn writes_of_every_length_arrive_whole_and_in_order() {
                 assert_eq!(to.bytes()[8..16], from.bytes()[length % 32..][..8]);
                 assert_eq!(to.bytes()[16..24], bytes[5..13]);
             }
+        }
+    }
+}
+
+/// Memory in more pieces than a link is told of at once, as source and as target.
+#[test]
+fn a_write_from_and_to_many_pieces_arrives_whole() {
+    for path in [Path::Process, Path::Tcp] {
+        let (writer, owner, _, _, _) = busy(path);
+        let scattered = |end: &End, pieces: usize| {
+            let memory = end.buffer(pieces * 32);
+            // The pieces of a region lie in the opposite order to its addresses.
+            let at = |piece: usize| memory.address() + 32 * (pieces - 1 - piece) as u64;
+            let segments: Vec<_> =
+                (0..pieces).map(|piece| Segment { host: at(piece), length: 32 }).collect();
+            // SAFETY: the buffer is leaked.
+            let token = unsafe { end.adapter.register(end.domain, 0x1000, &segments, ALL) };
+            (memory, token.unwrap())
+        };
+        for pieces in [2, 8, 9, 40] {
+            let (source, from) = scattered(&writer, pieces);
+            let (target, to) = scattered(&owner, pieces);
+            source.fill(|at| (at % 251) as u8);
+            let length = pieces as u32 * 32;
+            let window = Window {
+                region: to,
+                base: 0x1000,
+                length: length.into(),
+                rights: Rights::REMOTE_WRITE,
+            };
+            let window = owner.qp.reserve_window(&window).unwrap().posted();
+            owner.post(Operation::Bind { window }, &[]);
+            owner.expect(CompletionKind::Bind);
+            let operation = Operation::Write { token: window.0, address: 0x1000 };
+            writer.post(operation, &[Sge { token: from.0, address: 0x1000, length }]);
+            writer.expect(CompletionKind::Write);
+            assert_eq!(target.bytes(), source.bytes(), "{pieces} pieces");
         }
     }
 }
