@@ -167,6 +167,8 @@ pub const FLOORS: &[(&str, u64)] = &[
     ("whole write appended to a stream", 600),
     ("whole write taken at once", 2000),
     ("whole write taken out of a stream", 250),
+    ("large write sent at once", 1500),
+    ("large write taken at once", 5000),
     ("acknowledgement taken out of a stream", 3000),
     ("placed out of a ring", 10_000),
     ("acknowledged beside the records", 10_000),
