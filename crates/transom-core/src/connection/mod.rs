@@ -511,7 +511,8 @@ impl Connection {
         self.phase == Phase::Open && !self.has_events() && !self.blocked && !self.credit_wanted
     }
 
-    /// Whether the peer is a Transom that acknowledges messages: Writes of one frame go the short way to no other.
+    /// Whether the peer is a Transom that acknowledges messages: Writes of one frame go the short way to
+    /// no other.
     pub(super) fn has_extension(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.extension)
     }

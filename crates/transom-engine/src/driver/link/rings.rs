@@ -258,6 +258,12 @@ impl Records<'_> {
 }
 
 impl Records<'_> {
+    /// Whether so many bytes are worth a look at the shared regions of this side's, and there are any.
+    #[inline]
+    fn may_stay_in_region(&self, length: u64) -> bool {
+        length >= LEAST && self.lenders.is_some_and(|(regions, _)| !regions.is_empty())
+    }
+
     /// Write a Write of inline data that does not fit a slot.
     #[cold]
     fn write_large(
@@ -316,7 +322,7 @@ impl Output for Records<'_> {
         let free = !self.stop && self.flowing && self.sent < self.budget;
         // A payload that can stay in a shared region of ours has a way of its own.
         free && self.rings.duplex.takes(length, self.out.len())
-            && !(length > INLINE && self.wants_sink(length as u64))
+            && !(length > INLINE && self.may_stay_in_region(length as u64))
     }
 
     #[inline(always)]
@@ -362,7 +368,7 @@ impl Output for Records<'_> {
     }
 
     fn wants_sink(&self, length: u64) -> bool {
-        length >= LEAST && self.lenders.is_some_and(|(regions, _)| !regions.is_empty())
+        self.may_stay_in_region(length)
     }
 
     fn request(&mut self, header: &[u8], sink: Segment) -> bool {
