@@ -44,9 +44,11 @@ fn what_is_installed_is_found_by_pkg_config_and_by_cmake() {
     if is_there("pkg-config") {
         // The README's line, as it is written there.
         let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-        let line = "g++ -std=c++17 ping.cpp $(pkg-config --cflags --libs transom-nd) && ./a.out";
+        let line = "g++ -std=c++17 examples/nd/ping.cpp $(pkg-config --cflags --libs transom-nd) && ./a.out";
         assert!(readme.contains(line), "the README says something else");
-        std::fs::copy(example.join("ping.cpp"), here.join("ping.cpp")).unwrap();
+        let copy = here.join("examples/nd");
+        std::fs::create_dir_all(&copy).unwrap();
+        std::fs::copy(example.join("ping.cpp"), copy.join("ping.cpp")).unwrap();
         let said = must(
             Command::new("sh")
                 .args(["-c", line])
