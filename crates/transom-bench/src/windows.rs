@@ -45,8 +45,8 @@ pub(crate) fn start(mut command: Command) -> Result<(Child, Channel)> {
 
 /// The peer's end of the channel.
 pub(crate) fn to_measuring_side() -> Result<Channel> {
-    let at = std::env::var(VARIABLE).map_err(Error::other)?;
-    let channel = Channel::connect(at)?;
+    let at = transom_environment::variable(VARIABLE).and_then(|at| at.into_string().ok());
+    let channel = Channel::connect(at.ok_or(ErrorKind::NotFound)?)?;
     channel.set_nodelay(true)?;
     Ok(channel)
 }

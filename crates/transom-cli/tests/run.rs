@@ -150,6 +150,16 @@ fn v32_the_kind_of_the_device() {
     assert!(text(&done.stderr).contains("iwarp"), "{}", text(&done.stderr));
 }
 
+/// Verbs V105: a name becomes a step of a path.
+#[test]
+fn v105_a_name_that_is_none_of_a_device_starts_nothing() {
+    for name in ["", "..", "a/b", "a'b", &"x".repeat(64)] {
+        let done = run(&["--device", name, "--", "echo", "started"]);
+        assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(2), ""), "{name:?}");
+        assert!(text(&done.stderr).contains("letters, digits"), "{}", text(&done.stderr));
+    }
+}
+
 /// Verbs V32, Verbs V105: an adapter of iWARP in the file system, beside one of RoCE.
 #[test]
 fn v32_a_device_of_iwarp_in_the_file_system() {
@@ -256,8 +266,8 @@ fn the_caller_s_path_of_libraries_stays_behind_ours() {
 
 #[test]
 fn env_prints_what_a_shell_can_read() {
-    let said = text(&run(&["--env", "--device", "a'b"]).stdout);
-    let script = format!("{said}echo $TRANSOM_DEVICE");
+    let said = text(&run(&["--env", "--address", "a'b"]).stdout);
+    let script = format!("{said}echo $TRANSOM_ADDRESSES");
     let evaluated = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(text(&evaluated.stdout), "a'b\n");
 }

@@ -1,12 +1,11 @@
 //! The variables that the library reads (`transom run` sets them).
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
-/// The value of a variable; `None` in set-uid programs, whose caller may not steer them.
+/// The value of a variable, if the environment is believed and the value is text.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    let trusted = rustix::process::getuid() == rustix::process::geteuid()
-        && rustix::process::getgid() == rustix::process::getegid();
-    std::env::var(name).ok().filter(|value| trusted && !value.is_empty())
+    transom_environment::variable(name)?.into_string().ok()
 }
 
 /// `TRANSOM_ADDRESSES`: the GID table, instead of the host's own addresses.
@@ -61,8 +60,19 @@ pub(crate) fn iwarp() -> bool {
     }
 }
 
-/// The name of the device.
-pub(crate) fn device() -> String {
-    let name = variable("TRANSOM_DEVICE").unwrap_or_else(|| "transom0".to_owned());
-    name.chars().filter(|c| !c.is_control() && *c != '/').take(63).collect()
+/// `TRANSOM_DEVICE`: the name of the device, the same for the whole life of the process.
+pub(crate) fn device() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let usual = || "transom0".to_owned();
+        let Some(name) = variable("TRANSOM_DEVICE") else { return usual() };
+        if transom_environment::is_device_name(&name) {
+            return name;
+        }
+        eprintln!(
+            "transom: TRANSOM_DEVICE: {name:?} is no name of a device: {}; transom0 it is",
+            transom_environment::DEVICE_NAMES
+        );
+        usual()
+    })
 }

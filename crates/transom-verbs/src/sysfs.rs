@@ -1,13 +1,15 @@
 //! The device as the kernel shows one in `/sys`, for programs that look there: a directory that
 //! `transom run` names, and that the library for path names leads them to (Verbs V105).
 
-use std::fs;
+mod tree;
+
 use std::io::Result;
 use std::path::Path;
 
 use crate::device;
 use crate::gid::{self, Gid};
 use crate::kind::kind;
+use tree::Tree;
 
 /// The files below the directory that stands for `/sys`, with what is in them.
 fn files(device: &str, gids: &[Gid]) -> Vec<(String, String)> {
@@ -57,19 +59,12 @@ fn words(bytes: &[u8]) -> String {
 
 /// Write the files below `root`, each at once: another process may read, or write the same.
 pub(crate) fn write(root: &Path, device: &str, gids: &[Gid]) -> Result<()> {
+    let tree = Tree::open(root)?;
     for (name, text) in files(device, gids) {
-        let (path, text) = (root.join(name), text + "\n");
-        if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
-            continue;
-        }
-        let directory = path.parent().unwrap_or(root);
-        fs::create_dir_all(directory)?;
-        let new = root.join(format!(".new.{}", std::process::id()));
-        fs::write(&new, text)?;
-        fs::rename(&new, &path)?;
+        tree.write(&name, &(text + "\n"))?;
     }
     for empty in ["counters", "hw_counters"] {
-        fs::create_dir_all(root.join(format!("class/infiniband/{device}/ports/1/{empty}")))?;
+        tree.folder(&format!("class/infiniband/{device}/ports/1/{empty}"))?;
     }
     Ok(())
 }

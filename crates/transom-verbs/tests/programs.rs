@@ -4,8 +4,13 @@
 
 mod support;
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::{XattrFlags, setxattr};
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"))
@@ -149,6 +154,75 @@ fn peers_of_another_user_share_no_memory() {
     run("users");
 }
 
+/// A set-uid program that makes its user numbers equal, and a program with file capabilities, are steered
+/// by no variable of their caller's.
+#[test]
+fn a_privileged_program_takes_nothing_from_its_callers_environment() {
+    const NOBODY: u32 = 65_534;
+    /// `security.capability` of version 2 with CAP_DAC_OVERRIDE, permitted and effective.
+    const CAPABILITIES: [u8; 20] = [1, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can give a program rights");
+    }
+    let here = std::env::temp_dir().canonicalize().unwrap();
+    let here = here.join(format!("transom-privileged-{}", std::process::id()));
+    let (victim, caller) = (here.join("victim"), here.join("caller"));
+    for (folder, mode) in [(&here, 0o755), (&victim, 0o755), (&caller, 0o777)] {
+        fs::create_dir(folder).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // The library lies where every user may read it, and the program knows where.
+    let library = here.join("libibverbs.so.1");
+    fs::copy(support::built().join("libtransom_verbs.so"), &library).unwrap();
+    let way = format!("-Wl,-rpath,{}", here.display());
+    let Some(compiled) = support::compile_with(&source("privileged"), "privileged", &[&way]) else {
+        fs::remove_dir_all(&here).unwrap();
+        return;
+    };
+    symlink(&victim, caller.join("class")).unwrap();
+    let run = |name: &str, mode: u32, capabilities: bool| {
+        let program = here.join(name);
+        fs::copy(&compiled, &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        if capabilities {
+            let none = XattrFlags::empty();
+            setxattr(&program, "security.capability", &CAPABILITIES, none).ok()?;
+        }
+        let done = Command::new(&program)
+            .env_clear()
+            .env("TRANSOM_SYSFS", &caller)
+            .env("TRANSOM_DEVICE", "chosen")
+            .env("TRANSOM_ADDRESSES", "127.0.0.9")
+            .env("TRANSOM_INSPECT", "1")
+            .env("TRANSOM_EXPLAIN", "1")
+            .env("TRANSOM_LEDGER", "strict")
+            .env("TRANSOM_CAPTURE", caller.join("capture.pcapng"))
+            .env("XDG_RUNTIME_DIR", &caller)
+            .env("TMPDIR", &caller)
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        Some((done.status.code(), String::from_utf8_lossy(&said).into_owned()))
+    };
+    let plain = run("plain", 0o755, false).unwrap();
+    let before = fs::read_dir(&caller).unwrap().count();
+    let set = run("set-uid", 0o4755, false);
+    let capable = run("capable", 0o755, true);
+    let written = fs::read_dir(&victim).unwrap().count();
+    let left = fs::read_dir(&caller).unwrap().count();
+    fs::remove_dir_all(&here).unwrap();
+    assert!(plain.1.contains("device chosen\n") && plain.1.contains("answers at"), "{plain:?}");
+    for (code, said) in set.into_iter().chain(capable) {
+        if said.contains("device chosen") && said.contains(&caller.display().to_string()) {
+            eprintln!("SKIPPED, if the file system gives no rights: {said}");
+        }
+        assert_eq!((code, said.as_str()), (Some(0), "device transom0\n"));
+    }
+    assert_eq!((written, left), (0, before), "files in the victim's folder, and in the caller's");
+}
+
 /// Verbs V111, Verbs V119, Verbs V123, Verbs V124, Verbs V130.
 #[test]
 fn connections_refused_and_ended() {
@@ -210,9 +284,9 @@ fn libraries_that_are_loaded_by_name() {
     // Drivers and devices that rdma-core would find.
     let sysfs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loading-sysfs");
     let device = sysfs.join("class/infiniband_verbs/uverbs7");
-    std::fs::create_dir_all(&device).unwrap();
-    std::fs::write(device.join("ibdev"), "mlx5_0\n").unwrap();
-    std::fs::write(sysfs.join("class/infiniband_verbs/abi_version"), "6\n").unwrap();
+    fs::create_dir_all(&device).unwrap();
+    fs::write(device.join("ibdev"), "mlx5_0\n").unwrap();
+    fs::write(sysfs.join("class/infiniband_verbs/abi_version"), "6\n").unwrap();
     for first in ["libibverbs.so.1", "librdmacm.so.1"] {
         let done = Command::new(&program)
             .arg(first)

@@ -76,8 +76,9 @@ pub(super) fn locate(library: &str, user: &Path, run_path: &[String]) -> Option<
         .iter()
         .flat_map(|path| path.split(':'))
         .map(|directory| directory.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin));
-    let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let environment: Vec<String> = environment.split(':').map(str::to_owned).collect();
+    let environment = transom_environment::variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let environment: Vec<String> =
+        environment.to_string_lossy().split(':').map(str::to_owned).collect();
     let machine = std::env::consts::ARCH;
     let system = ["/usr/local/lib", "/lib", "/usr/lib", "/lib64", "/usr/lib64"];
     let system = system

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use transom_command::exit::{Exit, Failure, Outcome, system};
@@ -15,6 +15,10 @@ pub(super) const PATHS: &str = "libtransom_paths.so";
 
 /// The library that is preloaded for sockets.
 pub(super) const SOCKETS: &str = "libtransom_sockets.so";
+
+/// Counts the changes of what the libraries write into the directory that stands for `/sys`: they write
+/// nothing over what another version has made otherwise.
+const LAYOUT: u32 = 1;
 
 /// Names that programs know them by, and those that cargo gives them.
 const NAMES: [(&str, &str); 6] = [
@@ -63,11 +67,12 @@ pub(super) fn sysfs(
     addresses: Option<&str>,
 ) -> Result<PathBuf, String> {
     let mut hasher = std::hash::DefaultHasher::new();
-    (kind, device, addresses).hash(&mut hasher);
+    (LAYOUT, kind, device, addresses).hash(&mut hasher);
     let folder = Folder::of_user().map_err(|error| error.to_string())?;
     let path = folder.path().join(format!("sys-{:016x}", hasher.finish()));
-    fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(path)
+    // The libraries write into no folder that others may change, and follow no link to one.
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    made.and_then(|()| path.canonicalize()).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Links to libraries that cargo has built: beside them, or in a directory of this user's alone.

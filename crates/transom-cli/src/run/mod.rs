@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "KIND")]
     kind: Option<Kind>,
     /// The device's name [default: transom0]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = device_name)]
     device: Option<String>,
     /// The addresses that the device shows, separated by commas [default: all of this host]
     #[arg(long, value_name = "ADDRESSES")]
@@ -99,6 +99,15 @@ impl Kind {
     }
 }
 
+/// A name becomes a step of paths below `/sys`.
+fn device_name(text: &str) -> Result<String, String> {
+    if transom_environment::is_device_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(transom_environment::DEVICE_NAMES.to_owned())
+    }
+}
+
 /// A word of `--ledger`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LedgerWord {
@@ -145,8 +154,7 @@ impl Args {
             return sockets::variables(rules, libraries);
         }
         let behind = |name: &'static str, separator: &str| {
-            let before = std::env::var_os(name).filter(|value| !value.is_empty());
-            before.map_or_else(OsString::new, |value| {
+            transom_environment::variable(name).map_or_else(OsString::new, |value| {
                 let mut text = OsString::from(separator);
                 text.push(value);
                 text

@@ -34,7 +34,7 @@ pub(super) fn check(rules: &str) -> Outcome {
 /// Additions to the program's environment.
 pub(super) fn variables(rules: &str, libraries: &Path) -> Vec<(&'static str, OsString)> {
     let mut list = libraries.join(library::SOCKETS).into_os_string();
-    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
+    if let Some(before) = transom_environment::variable("LD_PRELOAD") {
         list.push(":");
         list.push(before);
     }

@@ -85,7 +85,7 @@ fn watch(
     ended: &AtomicUsize,
 ) -> std::io::Result<()> {
     // https://no-color.org: set, and not empty.
-    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = transom_environment::variable("NO_COLOR").is_none();
     let mut state = State::new(only, colour);
     let sampler = Sampler::start(only);
     while ended.load(Ordering::Relaxed) == 0 {

@@ -113,7 +113,7 @@ pub(crate) use process::cpu_time;
 pub use process::{
     descriptor_limit, fork_generation, now, pause, random_seed, spawn_quiet, thread_time,
 };
-pub(crate) use process::{host_name, is_trusted, program};
+pub(crate) use process::{host_name, program};
 pub use recently::recently;
 pub(crate) use region::{Region, try_to_share};
 pub(crate) use socket::INET6;

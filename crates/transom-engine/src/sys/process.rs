@@ -123,12 +123,6 @@ pub fn pause(length: std::time::Duration) {
     std::thread::sleep(length);
 }
 
-/// Whether the user who started this process may steer it: not if it has rights that they lack.
-pub(crate) fn is_trusted() -> bool {
-    // SAFETY: reads a word that the kernel has left for the process.
-    unsafe { libc::getauxval(libc::AT_SECURE) == 0 }
-}
-
 /// The name of the file that this process runs.
 pub(crate) fn program() -> String {
     let file = std::env::current_exe().ok();

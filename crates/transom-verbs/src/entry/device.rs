@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Once, OnceLock, RwLock};
 
 use crate::abi::*;
 use crate::context::{AsyncEvent, Context};
@@ -11,6 +11,7 @@ use crate::entry::shell::{self, ContextShell};
 use crate::entry::{self, minus_one, number, pointer, quiet, stubs};
 use crate::environment;
 use crate::errno::{Errno, Result};
+use crate::explain;
 use crate::gid::{self, Gid};
 use crate::kind::kind;
 use crate::sysfs;
@@ -40,7 +41,7 @@ fn device() -> *mut ibv_device {
                 ops: [std::ptr::null(); 2],
                 node_type: kind().node_type.0,
                 transport_type: kind().transport,
-                name: device::chars(&name),
+                name: device::chars(name),
                 dev_name: device::chars("uverbs0"),
                 dev_path: device::chars(&format!("{sysfs}/class/infiniband_verbs/uverbs0")),
                 ibdev_path: device::chars(&format!("{sysfs}/class/infiniband/{name}")),
@@ -79,7 +80,10 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         let found = gids(true);
         if let Some(sysfs) = environment::variable("TRANSOM_SYSFS") {
             // Programs that look there do without, where that cannot be written.
-            let _ = sysfs::write(sysfs.as_ref(), &environment::device(), &found);
+            if let Err(error) = sysfs::write(sysfs.as_ref(), environment::device(), &found) {
+                static SAID: Once = Once::new();
+                SAID.call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
+            }
         }
         if !count.is_null() {
             // SAFETY: the caller's number.

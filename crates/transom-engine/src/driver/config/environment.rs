@@ -21,7 +21,6 @@ use super::capture::{CaptureOptions, CaptureRing};
 use super::options::{Ledger, Options};
 use super::path::Path;
 use crate::driver::limits::guess_limiter::GuessLimit;
-use crate::sys;
 
 /// The environment's wishes, read when [`Environment::read`] is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +37,7 @@ pub struct Environment {
     pub inspect: bool,
     /// Print what of the grants to peers was not as it should be when the process exits.
     pub ledger: Option<Ledger>,
-    /// Capture what goes over the connections. Never in a process with rights that its caller lacks.
+    /// Capture what goes over the connections.
     pub capture: Option<CaptureOptions>,
     /// Print each refusal on standard error.
     pub explain: bool,
@@ -49,17 +48,13 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads this process's environment.
+    /// Reads this process's environment; of a process with rights that its caller lacks, nothing.
     #[must_use]
     pub fn read() -> Environment {
-        let mut environment = Environment::of(|variable| std::env::var_os(variable));
-        environment.capture = environment.capture.filter(|_| sys::is_trusted());
-        environment
+        Environment::of(transom_environment::variable)
     }
 
     fn of(value: impl Fn(&str) -> Option<OsString>) -> Environment {
-        // An empty variable is one that is not set: shells make no difference between the two.
-        let value = |variable: &str| value(variable).filter(|value| !value.is_empty());
         let (path, path_source) = path(value("TRANSOM_PATH"));
         Environment {
             path,
@@ -152,14 +147,13 @@ mod tests {
 
     #[test]
     fn an_empty_environment_asks_for_the_defaults() {
-        for environment in [Environment::of(|_| None), Environment::of(|_| Some(OsString::new()))] {
-            assert_eq!(environment.path, Path::Auto);
-            assert_eq!(environment.path_source, "the default");
-            assert_eq!(environment.guesses, Some(GuessLimit::USUAL));
-            assert!(!environment.explain && !environment.inspect);
-            assert_eq!((environment.ledger, environment.name), (None, None));
-            assert_eq!(environment.capture, None);
-        }
+        let environment = Environment::of(|_| None);
+        assert_eq!(environment.path, Path::Auto);
+        assert_eq!(environment.path_source, "the default");
+        assert_eq!(environment.guesses, Some(GuessLimit::USUAL));
+        assert!(!environment.explain && !environment.inspect);
+        assert_eq!((environment.ledger, environment.name), (None, None));
+        assert_eq!(environment.capture, None);
     }
 
     #[test]

@@ -90,11 +90,6 @@ pub fn pause(length: std::time::Duration) {
     std::thread::sleep(length);
 }
 
-/// Whether the user who started this process may steer it: no program file gives rights here.
-pub(crate) fn is_trusted() -> bool {
-    true
-}
-
 /// The name of the file that this process runs.
 pub(crate) fn program() -> String {
     let file = std::env::current_exe().ok();

@@ -1,0 +1,215 @@
+//! Files below a directory that the environment names. The way there and all that is below may have been
+//! prepared by another user, so each step is opened by itself, no link is followed, and nothing is written
+//! into a folder that another user may change.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+/// A folder, for steps from there; a link in its place is none.
+const FOLDER: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A file in such a folder. No wait for a pipe in its place.
+const FILE: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const NEW_FILE: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// A directory of this user's, which no other may change.
+pub(super) struct Tree {
+    root: OwnedFd,
+}
+
+impl Tree {
+    /// The directory at `path`, step by step from `/`.
+    ///
+    /// # Errors
+    /// A step is a link or no folder, or the directory is another user's or open to others.
+    pub(super) fn open(path: &Path) -> Result<Tree> {
+        if !path.is_absolute() {
+            return Err(refused(path, "has to begin with /"));
+        }
+        let mut folder = rustix::fs::openat(CWD, "/", FOLDER, Mode::empty())?;
+        for step in path.components().skip(1) {
+            folder = step_into(&folder, step).map_err(|error| at(path, step, &error))?;
+        }
+        check(&folder).map_err(|why| refused(path, &why))?;
+        Ok(Tree { root: folder })
+    }
+
+    /// The folder at `path` below the directory, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`Tree::open`]; the system's.
+    pub(super) fn folder(&self, path: &str) -> Result<OwnedFd> {
+        let path = Path::new(path);
+        let mut folder = self.root.try_clone()?;
+        for step in path.components() {
+            let made = rustix::fs::mkdirat(&folder, step.as_os_str(), Mode::from_raw_mode(0o755));
+            if let Err(error) = made
+                && error != Errno::EXIST
+            {
+                return Err(at(path, step, &error.into()));
+            }
+            folder = step_into(&folder, step).map_err(|error| at(path, step, &error))?;
+            check(&folder).map_err(|why| refused(path, &why))?;
+        }
+        Ok(folder)
+    }
+
+    /// Have a file with this text at `path`, at once: another process may read, or write the same.
+    ///
+    /// # Errors
+    /// As [`Tree::folder`].
+    pub(super) fn write(&self, path: &str, text: &str) -> Result<()> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = self.folder(folder)?;
+        let same = rustix::fs::openat(&folder, name, FILE, Mode::empty()).is_ok_and(|file| {
+            let mut found = Vec::new();
+            // One byte more: a longer file is another one.
+            let read = File::from(file).take(text.len() as u64 + 1).read_to_end(&mut found);
+            read.is_ok() && found == text.as_bytes()
+        });
+        if same {
+            return Ok(());
+        }
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        let new = format!(".new-{:016x}", u64::from_ne_bytes(random));
+        let file = rustix::fs::openat(&self.root, &new, NEW_FILE, Mode::from_raw_mode(0o644))?;
+        let done = File::from(file).write_all(text.as_bytes()).and_then(|()| {
+            rustix::fs::renameat(&self.root, &new, &folder, name).map_err(Error::from)
+        });
+        if done.is_err() {
+            let _ = rustix::fs::unlinkat(&self.root, &new, AtFlags::empty());
+        }
+        done
+    }
+}
+
+/// The folder that is one step below; neither a step back nor a link is one.
+fn step_into(folder: &OwnedFd, step: Component<'_>) -> Result<OwnedFd> {
+    let Component::Normal(name) = step else { return Err(ErrorKind::InvalidInput.into()) };
+    Ok(rustix::fs::openat(folder, name, FOLDER, Mode::empty())?)
+}
+
+/// Whether a folder is this user's, and no other may change what is in it.
+fn check(folder: &OwnedFd) -> std::result::Result<(), String> {
+    let about = rustix::fs::fstat(folder).map_err(|error| error.to_string())?;
+    let (owner, user) = (about.st_uid, rustix::process::geteuid().as_raw());
+    if owner != user {
+        return Err(format!("is user {owner}'s, and has to be user {user}'s"));
+    }
+    let mode = about.st_mode & 0o777;
+    if mode & 0o022 != 0 {
+        return Err(format!("may be changed by others (mode {mode:o}), and has to have mode 755"));
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
+}
+
+/// An error at one step of a path, in words.
+fn at(path: &Path, step: Component<'_>, error: &Error) -> Error {
+    let step = step.as_os_str().display();
+    let why = match error.kind() {
+        ErrorKind::NotADirectory => "is a link or no folder".to_owned(),
+        ErrorKind::InvalidInput => "is no step down".to_owned(),
+        _ => format!("cannot be entered: {error}"),
+    };
+    Error::new(error.kind(), format!("{}: `{step}` {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    /// A folder for one test.
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().canonicalize().unwrap();
+        let path = path.join(format!("transom-tree-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn v105_files_are_written_and_replaced() {
+        let root = scratch("files");
+        let tree = Tree::open(&root).unwrap();
+        for text in ["1\n", "1\n", "12\n", "1\n", ""] {
+            tree.write("a/b/c", text).unwrap();
+            assert_eq!(fs::read_to_string(root.join("a/b/c")).unwrap(), text);
+        }
+        let left: Vec<_> = fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["a"], "nothing but the tree is left");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v105_no_link_is_followed_at_any_step() {
+        let scratch = scratch("links");
+        let (root, elsewhere) = (scratch.join("root"), scratch.join("elsewhere"));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("file"), "as it was").unwrap();
+        let link = scratch.join("link");
+        symlink(&scratch, &link).unwrap();
+        assert!(Tree::open(&link).is_err(), "the last step");
+        let why = Tree::open(&link.join("root")).err().unwrap().to_string();
+        assert!(why.contains("`link` is a link"), "a step on the way: {why}");
+        assert!(Tree::open(Path::new("root")).is_err(), "a path without a beginning");
+        let tree = Tree::open(&root).unwrap();
+        symlink(&elsewhere, root.join("over")).unwrap();
+        symlink(&elsewhere, root.join("a/over")).unwrap();
+        for path in ["over/new", "a/over/new", "a/../../elsewhere/new", "../elsewhere/new"] {
+            assert!(tree.write(path, "text").is_err(), "{path}");
+        }
+        symlink(elsewhere.join("file"), root.join("a/b/file")).unwrap();
+        tree.write("a/b/file", "ours").unwrap();
+        assert!(
+            root.join("a/b/file").symlink_metadata().unwrap().is_file(),
+            "the link is replaced"
+        );
+        assert_eq!(fs::read_to_string(elsewhere.join("file")).unwrap(), "as it was");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+        fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
+    fn v105_folders_that_others_may_change_are_not_used() {
+        let root = scratch("owners");
+        let tree = Tree::open(&root).unwrap();
+        tree.folder("a").unwrap();
+        for mode in [0o775, 0o757, 0o1777] {
+            fs::set_permissions(root.join("a"), Permissions::from_mode(mode)).unwrap();
+            let why = tree.write("a/b", "text").unwrap_err().to_string();
+            assert!(why.contains("changed by others"), "{why}");
+            fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
+            assert!(Tree::open(&root).is_err(), "{mode:o}");
+        }
+        fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(root.join("a"), Permissions::from_mode(0o755)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(root.join("a"), Some(54_321), None).unwrap();
+            let why = tree.write("a/b", "text").unwrap_err().to_string();
+            assert!(why.contains("54321"), "{why}");
+        } else {
+            eprintln!("the folder of another user is SKIPPED: only root can make one");
+        }
+        assert_eq!(fs::read_dir(root.join("a")).unwrap().count(), 0);
+        fs::remove_dir_all(root).unwrap();
+    }
+}
