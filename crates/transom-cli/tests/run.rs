@@ -180,13 +180,14 @@ fn v32_a_device_of_iwarp_in_the_file_system() {
 #[test]
 fn the_device_is_found_in_the_file_system() {
     let looked = "cat /sys/class/infiniband/transom0/ports/1/gid_attrs/types/0; \
-                  test -c /dev/infiniband/uverbs0 && echo there";
+                  test -c /dev/infiniband/uverbs0 && echo there; \
+                  cat $(readlink -f /sys/class/infiniband/transom0/../..)/class";
     let asked = format!("ibv_devices > /dev/null && {looked}");
     if Command::new("ibv_devices").output().is_err() {
         return eprintln!("SKIPPED: ibv_devices is not installed");
     }
     let done = run(&["--quiet", "--", "sh", "-c", &asked]);
-    assert_eq!(text(&done.stdout), "RoCE v2\nthere\n", "{}", text(&done.stderr));
+    assert_eq!(text(&done.stdout), "RoCE v2\nthere\n0x020000\n", "{}", text(&done.stderr));
     let without = run(&["--quiet", "--no-paths", "--", "sh", "-c", looked]);
     assert_eq!(text(&without.stdout), "", "the kernel has no such device here");
 }

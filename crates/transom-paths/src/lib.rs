@@ -89,6 +89,7 @@ calls! {
     statx(at: c_int; path, flags: c_int, mask: c_uint, to: Pointer) -> c_int, -1;
     access(; path, mode: c_int) -> c_int, -1;
     faccessat(at: c_int; path, mode: c_int, flags: c_int) -> c_int, -1;
+    chdir(; path) -> c_int, -1;
     opendir(; path) -> Pointer, std::ptr::null_mut();
     scandir(; path, list: Pointer, filter: Pointer, compare: Pointer) -> c_int, -1;
     scandir64(; path, list: Pointer, filter: Pointer, compare: Pointer) -> c_int, -1;

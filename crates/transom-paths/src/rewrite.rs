@@ -7,21 +7,92 @@ pub(crate) const LONGEST: usize = libc::PATH_MAX as usize;
 
 const SYSFS: &[u8] = b"/sys";
 const CLASS: &[u8] = b"/sys/class/infiniband";
+/// The bus of the PCI device that the device is shown below.
+const BUS: &[u8] = b"/sys/devices/pci5452:00";
+/// Its last part.
+const BUS_NAME: &[u8] = b"pci5452:00";
 const CHARACTER_DEVICE: &[u8] = b"/dev/infiniband/uverbs";
 const NOWHERE: &[u8] = b"/dev/null";
 
 /// Write what `path` leads to into `room`, with `sysfs` in the place of `/sys`. `false`: the path stays
-/// what it is. Nothing above the directory can be named this way.
+/// what it is. Nothing but what lies below the device and its classes can be named this way.
 pub(crate) fn rewrite(path: &[u8], sysfs: &[u8], room: &mut [u8; LONGEST]) -> bool {
     if let Some(number) = path.strip_prefix(CHARACTER_DEVICE) {
         return is_number(number) && put(room, NOWHERE, b"");
     }
-    let Some(rest) = path.strip_prefix(CLASS) else { return false };
-    let whole = rest.split(|byte| *byte == b'/').next().unwrap_or_default();
-    let ours = matches!(whole, b"" | b"_verbs");
-    let climbs = rest.split(|byte| *byte == b'/').any(|part| part == b"..");
-    let below = path.get(SYSFS.len()..).unwrap_or_default();
-    ours && !climbs && put(room, sysfs, below)
+    let below = path.strip_prefix(SYSFS).unwrap_or_default();
+    is_looked_at(path) && ends_inside(below) && put(room, sysfs, below)
+}
+
+/// Whether a path may be one of the directory's.
+fn is_looked_at(path: &[u8]) -> bool {
+    path.starts_with(CLASS) || path.starts_with(BUS)
+}
+
+/// A place in the directory, as far as links and `..` decide where a path ends. `class/infiniband/NAME`
+/// and its like are links to `devices/BUS/FOLDER/infiniband/NAME`, and `device` there is one to `FOLDER`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Top,
+    Class,
+    /// `class/infiniband` or `class/infiniband_verbs`.
+    List,
+    Devices,
+    Bus,
+    /// The folder of the PCI device, and how far below it.
+    Folder(u16),
+    /// Below the folder: `infiniband` or `infiniband_verbs`, and the device there.
+    Family,
+    Device,
+    /// Somewhere below the device, how far.
+    Below(u16),
+}
+
+impl Place {
+    fn enter(self, name: &[u8]) -> Option<Place> {
+        let family = matches!(name, b"infiniband" | b"infiniband_verbs");
+        Some(match self {
+            Place::Top if name == b"class" => Place::Class,
+            Place::Top if name == b"devices" => Place::Devices,
+            Place::Class if family => Place::List,
+            Place::List | Place::Family => Place::Device,
+            Place::Devices if name == BUS_NAME => Place::Bus,
+            Place::Bus => Place::Folder(0),
+            Place::Folder(0) if family => Place::Family,
+            Place::Folder(depth) => Place::Folder(depth.checked_add(1)?),
+            Place::Device if name == b"device" => Place::Folder(0),
+            Place::Device => Place::Below(1),
+            Place::Below(depth) => Place::Below(depth.checked_add(1)?),
+            Place::Top | Place::Class | Place::Devices => return None,
+        })
+    }
+
+    fn leave(self) -> Option<Place> {
+        Some(match self {
+            Place::Top => return None,
+            Place::Class | Place::Devices => Place::Top,
+            Place::List => Place::Class,
+            Place::Bus => Place::Devices,
+            Place::Folder(0) => Place::Bus,
+            Place::Folder(depth) => Place::Folder(depth - 1),
+            Place::Family => Place::Folder(0),
+            Place::Device => Place::Family,
+            Place::Below(1) => Place::Device,
+            Place::Below(depth) => Place::Below(depth - 1),
+        })
+    }
+}
+
+/// Whether a path below `/sys` ends at the device, in a class of it, or in its PCI folder, and has left
+/// the directory nowhere before.
+fn ends_inside(path: &[u8]) -> bool {
+    let step = |place: Place, name: &[u8]| match name {
+        b"" | b"." => Some(place),
+        b".." => place.leave(),
+        name => place.enter(name),
+    };
+    let end = path.split(|byte| *byte == b'/').try_fold(Place::Top, step);
+    !matches!(end, None | Some(Place::Top | Place::Class | Place::Devices))
 }
 
 fn is_number(text: &[u8]) -> bool {
@@ -48,7 +119,7 @@ pub(crate) unsafe fn instead(path: *const c_char, room: &mut [u8; LONGEST]) -> *
     }
     // SAFETY: this function's contract.
     let text = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let ours = text.starts_with(CLASS) || text.starts_with(CHARACTER_DEVICE);
+    let ours = is_looked_at(text) || text.starts_with(CHARACTER_DEVICE);
     if !ours || !transom_environment::is_believed() {
         return path;
     }
@@ -82,6 +153,12 @@ mod tests {
                 "/run/sys/class/infiniband/transom0/ports/1",
             ),
             ("/sys/class/infiniband_verbs/uverbs0", "/run/sys/class/infiniband_verbs/uverbs0"),
+            // A program that resolves links by itself.
+            ("/sys/devices/pci5452:00", "/run/sys/devices/pci5452:00"),
+            (
+                "/sys/devices/pci5452:00/5452:00:00.0/numa_node",
+                "/run/sys/devices/pci5452:00/5452:00:00.0/numa_node",
+            ),
             ("/dev/infiniband/uverbs0", "/dev/null"),
             ("/dev/infiniband/uverbs12", "/dev/null"),
         ] {
@@ -97,6 +174,8 @@ mod tests {
             "/sys/class/infiniband_mad/umad0",
             "/sys/class/infinibander",
             "/sys/class/net/lo",
+            "/sys/devices/pci0000:00/0000:00:01.0/vendor",
+            "/sys/devices/pci5452:001",
             "sys/class/infiniband",
             "/dev/infiniband",
             "/dev/infiniband/uverbs",
@@ -108,11 +187,38 @@ mod tests {
     }
 
     #[test]
+    fn v106_ways_up_from_the_device_stay_in_the_directory() {
+        for below in [
+            "infiniband/transom0/..",
+            "infiniband/transom0/../..",
+            "infiniband/transom0/../../numa_node",
+            "infiniband/transom0/ports/1/../../../..",
+            "infiniband/transom0/device/..a",
+            "infiniband/transom0/device/net/../infiniband_verbs/uverbs0/device",
+            "infiniband_verbs/uverbs0/./device/../5452:00:00.0",
+            "infiniband/../infiniband_verbs",
+            // As a program puts them together that has read a link.
+            "infiniband/../../devices/pci5452:00/5452:00:00.0/infiniband/transom0",
+        ] {
+            let path = format!("/sys/class/{below}");
+            assert_eq!(leads(&path), Some(format!("/run/sys/class/{below}")), "{path}");
+        }
+    }
+
+    #[test]
     fn v106_no_path_climbs_out_of_the_directory() {
         for path in [
             "/sys/class/infiniband/..",
             "/sys/class/infiniband/../../etc",
-            "/sys/class/infiniband/a/../b",
+            "/sys/class/infiniband/../net/lo",
+            "/sys/class/infiniband/../../../etc/passwd",
+            "/sys/class/infiniband/transom0/../../../..",
+            "/sys/class/infiniband/transom0/device/../../..",
+            "/sys/devices/pci5452:00/..",
+            "/sys/class/infiniband/transom0/../../../../../..",
+            "/sys/class/infiniband/transom0/../../../../../../sys/class/infiniband/transom0",
+            "/sys/class/infiniband/../../devices/../../../devices/pci5452:00/b",
+            "/sys/class/infiniband/../../devices/pci0000:00",
         ] {
             assert_eq!(leads(path), None, "{path}");
         }

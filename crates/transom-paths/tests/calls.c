@@ -14,6 +14,7 @@
 #define FILE_OF "/sys/class/infiniband/transom0/node_type"
 #define DIRECTORY "/sys/class/infiniband/transom0"
 #define LINK_OF "/sys/class/infiniband/transom0/link"
+#define FOLDER "/devices/pci5452:00/5452:00:00.0"
 #define CHARACTER "/dev/infiniband/uverbs0"
 
 int __open_2(const char *, int);
@@ -54,7 +55,7 @@ int main(int count, char **arguments) {
     if (count != 2)
         return 2;
     char expected[PATH_MAX], found[PATH_MAX];
-    snprintf(expected, sizeof expected, "%s/class/infiniband/transom0/node_type", arguments[1]);
+    snprintf(expected, sizeof expected, "%s" FOLDER "/infiniband/transom0/node_type", arguments[1]);
     struct stat s;
     struct stat64 l;
     struct statx x;
@@ -88,15 +89,24 @@ int main(int count, char **arguments) {
     if (directory)
         closedir(directory);
     struct dirent **names;
-    CHECK(scandir(DIRECTORY, &names, NULL, alphasort) == 4); /* two of them are . and .. */
+    CHECK(scandir(DIRECTORY, &names, NULL, alphasort) == 5); /* two of them are . and .. */
     struct dirent64 **names64;
-    CHECK(scandir64(DIRECTORY, &names64, NULL, alphasort64) == 4);
+    CHECK(scandir64(DIRECTORY, &names64, NULL, alphasort64) == 5);
     CHECK(readlink(LINK_OF, found, sizeof found) == 9 && !strncmp(found, "node_type", 9));
     CHECK(readlinkat(AT_FDCWD, LINK_OF, found, sizeof found) == 9);
     CHECK(realpath(FILE_OF, found) == found && !strcmp(found, expected));
     CHECK(__realpath_chk(LINK_OF, found, sizeof found) == found && !strcmp(found, expected));
     char *canonical = canonicalize_file_name(LINK_OF);
     CHECK(canonical && !strcmp(canonical, expected));
+    /* The folder of the PCI device, above the device. */
+    snprintf(expected, sizeof expected, "%s" FOLDER "/infiniband", arguments[1]);
+    CHECK(realpath(DIRECTORY "/..", found) == found && !strcmp(found, expected));
+    *strrchr(expected, '/') = 0;
+    CHECK(realpath(DIRECTORY "/../..", found) == found && !strcmp(found, expected));
+    CHECK(realpath(DIRECTORY "/device", found) == found && !strcmp(found, expected));
+    CHECK(lstat("/sys" FOLDER, &s) == 0 && S_ISDIR(s.st_mode));
+    CHECK(chdir(DIRECTORY "/../..") == 0 && getcwd(found, sizeof found) && !strcmp(found, expected));
+    CHECK(chdir("/") == 0);
     /* UCX asks this of the device. */
     CHECK(stat(CHARACTER, &s) == 0 && S_ISCHR(s.st_mode) && access(CHARACTER, R_OK | W_OK) == 0);
 

@@ -17,10 +17,15 @@ fn library() -> PathBuf {
 fn v106_each_call_finds_the_device_and_leaves_other_files_alone() {
     let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("calls-{}", std::process::id()));
     let _ = fs::remove_dir_all(&here);
-    let device = here.join("class/infiniband/transom0");
+    let device = here.join("devices/pci5452:00/5452:00:00.0/infiniband/transom0");
     fs::create_dir_all(&device).unwrap();
+    fs::create_dir_all(here.join("class/infiniband")).unwrap();
+    let link = std::os::unix::fs::symlink::<&str, PathBuf>;
+    let to = "../../devices/pci5452:00/5452:00:00.0/infiniband/transom0";
+    link(to, here.join("class/infiniband/transom0")).unwrap();
+    link("../../../5452:00:00.0", device.join("device")).unwrap();
     fs::write(device.join("node_type"), "1: CA\n").unwrap();
-    std::os::unix::fs::symlink("node_type", device.join("link")).unwrap();
+    link("node_type", device.join("link")).unwrap();
     let here = here.canonicalize().unwrap();
     let program = here.join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/calls.c");

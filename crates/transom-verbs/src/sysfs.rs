@@ -11,42 +11,80 @@ use crate::gid::{self, Gid};
 use crate::kind::kind;
 use tree::Tree;
 
-/// The files below the directory that stands for `/sys`, with what is in them.
-fn files(device: &str, gids: &[Gid]) -> Vec<(String, String)> {
-    let of = |name: &str| format!("class/infiniband/{device}/{name}");
+/// The folder of the PCI device. The library for path names knows how deep it lies.
+const FOLDER: &str = "devices/pci5452:00/5452:00:00.0";
+/// The last part of its name.
+const SLOT: &str = "5452:00:00.0";
+/// Reading this fails with `EINVAL`, as reading the attributes of an empty GID does.
+const UNREADABLE: &str = "/sys/class/net/lo/speed";
+
+/// An entry below the directory that stands for `/sys`.
+#[derive(Debug, PartialEq, Eq)]
+enum Entry {
+    /// A file with this line.
+    Line(String),
+    /// A symbolic link.
+    Link(String),
+}
+
+/// The entries, by path.
+fn entries(device: &str, gids: &[Gid]) -> Vec<(String, Entry)> {
+    let of = |name: &str| format!("{FOLDER}/infiniband/{device}/{name}");
+    let pci = |name: &str| format!("{FOLDER}/{name}");
     let port = |name: &str| of(&format!("ports/1/{name}"));
+    let verbs = |name: &str| format!("{FOLDER}/infiniband_verbs/uverbs0/{name}");
     let guid = words(&gid::node_guid(gids).to_ne_bytes());
-    let mut all = vec![
-        (of("node_type"), kind().node_type.1.to_owned()),
-        (of("node_guid"), guid.clone()),
-        (of("sys_image_guid"), guid),
-        (of("fw_ver"), env!("CARGO_PKG_VERSION").to_owned()),
-        (of("hca_type"), "Transom".to_owned()),
-        (of("board_id"), "Transom".to_owned()),
-        (of("device/numa_node"), "-1".to_owned()),
-        (of("device/vendor"), "0x5452".to_owned()),
-        (of("device/device"), "0x0001".to_owned()),
-        (port("state"), "4: ACTIVE".to_owned()),
-        (port("phys_state"), "5: LinkUp".to_owned()),
-        (port("rate"), "100 Gb/sec (4X EDR)".to_owned()),
-        (port("link_layer"), "Ethernet".to_owned()),
-        (port("lid"), "0x0".to_owned()),
-        (port("sm_lid"), "0x0".to_owned()),
-        (port("cap_mask"), format!("{:#010x}", kind().port_capabilities)),
-        (port("pkeys/0"), "0xffff".to_owned()),
-        ("class/infiniband_verbs/abi_version".to_owned(), "6".to_owned()),
-        ("class/infiniband_verbs/uverbs0/ibdev".to_owned(), device.to_owned()),
-        ("class/infiniband_verbs/uverbs0/dev".to_owned(), "231:192".to_owned()),
-        ("class/infiniband_verbs/uverbs0/abi_version".to_owned(), "1".to_owned()),
+    let lines = [
+        (of("node_type"), kind().node_type.1),
+        (of("node_guid"), &guid),
+        (of("sys_image_guid"), &guid),
+        (of("fw_ver"), env!("CARGO_PKG_VERSION")),
+        (of("hca_type"), "Transom"),
+        (of("board_id"), "Transom"),
+        (pci("numa_node"), "-1"),
+        (pci("vendor"), "0x5452"),
+        (pci("device"), "0x0001"),
+        (pci("subsystem_vendor"), "0x5452"),
+        (pci("subsystem_device"), "0x0001"),
+        (pci("class"), "0x020000"),
+        (pci("revision"), "0x01"),
+        (port("state"), "4: ACTIVE"),
+        (port("phys_state"), "5: LinkUp"),
+        (port("rate"), "100 Gb/sec (4X EDR)"),
+        (port("link_layer"), "Ethernet"),
+        (port("lid"), "0x0"),
+        (port("sm_lid"), "0x0"),
+        (port("cap_mask"), &format!("{:#010x}", kind().port_capabilities)),
+        (port("pkeys/0"), "0xffff"),
+        ("class/infiniband_verbs/abi_version".to_owned(), "6"),
+        (verbs("ibdev"), device),
+        (verbs("dev"), "231:192"),
+        (verbs("abi_version"), "1"),
     ];
-    for (at, (gid, interface)) in device::shown(gids).enumerate() {
-        let name = gid::interface_name(interface).unwrap_or_default();
-        all.push((port(&format!("gids/{at}")), words(&gid)));
-        all.push((port(&format!("gid_attrs/types/{at}")), kind().gid_type.1.to_owned()));
-        if !name.is_empty() {
-            all.push((port(&format!("gid_attrs/ndevs/{at}")), name.clone()));
-            all.push((of(&format!("device/net/{name}/dev_port")), "0".to_owned()));
+    let mut all: Vec<_> =
+        lines.into_iter().map(|(path, text)| (path, Entry::Line(text.to_owned()))).collect();
+    for (class, name) in [("infiniband", device), ("infiniband_verbs", "uverbs0")] {
+        let to = format!("../../{FOLDER}/{class}/{name}");
+        all.push((format!("class/{class}/{name}"), Entry::Link(to)));
+        let to = format!("../../../{SLOT}");
+        all.push((format!("{FOLDER}/{class}/{name}/device"), Entry::Link(to)));
+    }
+    let mut shown = device::shown(gids);
+    for at in 0..device::gid_table_length(gids) {
+        let entry = shown.next();
+        let interface = entry.and_then(|(_, interface)| gid::interface_name(interface));
+        let gid = entry.map_or([0; 16], |(gid, _)| gid);
+        let kind = entry.map(|_| kind().gid_type.1.to_owned());
+        let readable = |text| match text {
+            Some(text) => Entry::Line(text),
+            None => Entry::Link(UNREADABLE.to_owned()),
+        };
+        if let Some(name) = &interface {
+            all.push((pci(&format!("net/{name}/dev_port")), Entry::Line("0".to_owned())));
         }
+        all.push((port(&format!("gids/{at}")), Entry::Line(words(&gid))));
+        all.push((port(&format!("gid_attrs/types/{at}")), readable(kind)));
+        all.push((port(&format!("gid_attrs/ndevs/{at}")), readable(interface)));
     }
     all
 }
@@ -57,41 +95,102 @@ fn words(bytes: &[u8]) -> String {
     bytes.chunks(2).map(word).collect::<Vec<_>>().join(":")
 }
 
-/// Write the files below `root`, each at once: another process may read, or write the same.
+/// Write the entries below `root`, each at once: another process may read, or write the same.
 pub(crate) fn write(root: &Path, device: &str, gids: &[Gid]) -> Result<()> {
     let tree = Tree::open(root)?;
-    for (name, text) in files(device, gids) {
-        tree.write(&name, &(text + "\n"))?;
+    for (path, entry) in entries(device, gids) {
+        match entry {
+            Entry::Line(text) => tree.write(&path, &(text + "\n"))?,
+            Entry::Link(to) => tree.link(&path, &to)?,
+        }
     }
     for empty in ["counters", "hw_counters"] {
-        tree.folder(&format!("class/infiniband/{device}/ports/1/{empty}"))?;
+        tree.folder(&format!("{FOLDER}/infiniband/{device}/ports/1/{empty}"))?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    fn gids() -> [Gid; 2] {
+        [
+            Gid { address: "192.0.2.1".parse().unwrap(), interface: 0 },
+            Gid { address: "2001:db8::1".parse().unwrap(), interface: 1 },
+        ]
+    }
+
+    /// A directory with the device of [`gids`].
+    fn written(name: &str) -> std::path::PathBuf {
+        let root =
+            std::env::temp_dir().join(format!("transom-sysfs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(&root).unwrap();
+        let root = root.canonicalize().unwrap();
+        write(&root, "transom0", &gids()).unwrap();
+        root
+    }
 
     #[test]
     fn v105_the_device_is_shown_as_the_kernel_shows_one() {
-        let gids = [
-            Gid { address: "192.0.2.1".parse().unwrap(), interface: 0 },
-            Gid { address: "2001:db8::1".parse().unwrap(), interface: 1 },
-        ];
-        let all = files("transom0", &gids);
-        let text = |name: &str| {
-            let found = all.iter().find(|(known, _)| known == name);
-            found.map(|(_, text)| &**text)
+        let root = written("shown");
+        let text = |name: &str| fs::read_to_string(root.join("class").join(name)).ok();
+        let port = |name: &str| text(&format!("infiniband/transom0/ports/1/{name}"));
+        let is = |found: Option<String>, wanted: &str| {
+            assert_eq!(found.as_deref(), Some(&*format!("{wanted}\n")));
         };
-        let port = |name: &str| text(&format!("class/infiniband/transom0/ports/1/{name}"));
-        assert_eq!(port("gids/0"), Some("0000:0000:0000:0000:0000:ffff:c000:0201"));
-        assert_eq!(port("gids/1"), Some("2001:0db8:0000:0000:0000:0000:0000:0001"));
-        assert_eq!(port("gid_attrs/types/1"), Some("RoCE v2"));
-        assert_eq!(port("gid_attrs/ndevs/1"), Some("lo"));
-        assert_eq!(port("gid_attrs/ndevs/0"), None);
-        assert_eq!(text("class/infiniband/transom0/device/net/lo/dev_port"), Some("0"));
-        assert_eq!(text("class/infiniband_verbs/uverbs0/ibdev"), Some("transom0"));
-        assert_eq!(text("class/infiniband/transom0/node_type"), Some("1: CA"));
+        is(port("gids/0"), "0000:0000:0000:0000:0000:ffff:c000:0201");
+        is(port("gids/1"), "2001:0db8:0000:0000:0000:0000:0000:0001");
+        is(port("gid_attrs/types/1"), "RoCE v2");
+        is(port("gid_attrs/ndevs/1"), "lo");
+        assert_eq!(port("gid_attrs/ndevs/0"), None, "an address of no interface");
+        is(text("infiniband/transom0/device/net/lo/dev_port"), "0");
+        is(text("infiniband/transom0/device/class"), "0x020000");
+        is(text("infiniband_verbs/uverbs0/ibdev"), "transom0");
+        is(text("infiniband/transom0/node_type"), "1: CA");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    /// As many entries as `gid_tbl_len` says: an empty GID reads as zeros, and its attributes cannot be
+    /// read.
+    #[test]
+    fn v105_every_entry_of_the_gid_table_is_there() {
+        let root = written("table");
+        let port = root.join("class/infiniband/transom0/ports/1");
+        for at in 0..device::gid_table_length(&gids()) {
+            let name = |folder: &str| port.join(folder).join(at.to_string());
+            let gid = fs::read_to_string(name("gids")).unwrap();
+            assert_eq!(gid == format!("{}\n", words(&[0; 16])), at >= 2, "{at}: {gid}");
+            let kind = fs::read(name("gid_attrs/types"));
+            assert_eq!(kind.is_ok(), at < 2, "{at}");
+            for folder in ["gid_attrs/types", "gid_attrs/ndevs"] {
+                assert!(name(folder).symlink_metadata().is_ok(), "{at}: {folder}");
+            }
+        }
+        // An address that has come takes its place, one that has gone leaves it.
+        let one = &gids()[1..];
+        write(&root, "transom0", one).unwrap();
+        assert!(fs::read(port.join("gid_attrs/types/1")).is_err());
+        write(&root, "transom0", &gids()).unwrap();
+        assert!(fs::read(port.join("gid_attrs/types/1")).is_ok());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    /// The device lies below a PCI device, and each way there leads to it.
+    #[test]
+    fn v105_the_device_is_a_link_into_the_folder_of_a_pci_device() {
+        let root = written("links");
+        let device = root.join("class/infiniband/transom0");
+        let folder = root.join(FOLDER);
+        for way in ["device", "../..", "ports/1/../../../..", "device/net/../"] {
+            assert_eq!(device.join(way).canonicalize().unwrap(), folder, "{way}");
+        }
+        let verbs = root.join("class/infiniband_verbs/uverbs0/device");
+        assert_eq!(verbs.canonicalize().unwrap(), folder);
+        assert_eq!(device.canonicalize().unwrap(), folder.join("infiniband/transom0"));
+        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -18,7 +18,7 @@ pub(super) const SOCKETS: &str = "libtransom_sockets.so";
 
 /// Counts the changes of what the libraries write into the directory that stands for `/sys`: they write
 /// nothing over what another version has made otherwise.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// Names that programs know them by, and those that cargo gives them.
 const NAMES: [(&str, &str); 6] = [

@@ -80,13 +80,38 @@ impl Tree {
         if same {
             return Ok(());
         }
+        self.replace(&folder, name, |new| {
+            let file = rustix::fs::openat(&self.root, new, NEW_FILE, Mode::from_raw_mode(0o644))?;
+            File::from(file).write_all(text.as_bytes())
+        })
+    }
+
+    /// Have a symbolic link to `to` at `path`, at once. Nothing here follows it.
+    ///
+    /// # Errors
+    /// As [`Tree::folder`].
+    pub(super) fn link(&self, path: &str, to: &str) -> Result<()> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = self.folder(folder)?;
+        let found = rustix::fs::readlinkat(&folder, name, Vec::new());
+        if found.is_ok_and(|found| found.as_bytes() == to.as_bytes()) {
+            return Ok(());
+        }
+        self.replace(&folder, name, |new| Ok(rustix::fs::symlinkat(to, &self.root, new)?))
+    }
+
+    /// Put what `make` makes under a name of its own at the top in the place of `name`.
+    fn replace(
+        &self,
+        folder: &OwnedFd,
+        name: &str,
+        make: impl FnOnce(&str) -> Result<()>,
+    ) -> Result<()> {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
         let new = format!(".new-{:016x}", u64::from_ne_bytes(random));
-        let file = rustix::fs::openat(&self.root, &new, NEW_FILE, Mode::from_raw_mode(0o644))?;
-        let done = File::from(file).write_all(text.as_bytes()).and_then(|()| {
-            rustix::fs::renameat(&self.root, &new, &folder, name).map_err(Error::from)
-        });
+        let put = || rustix::fs::renameat(&self.root, &new, folder, name).map_err(Error::from);
+        let done = make(&new).and_then(|()| put());
         if done.is_err() {
             let _ = rustix::fs::unlinkat(&self.root, &new, AtFlags::empty());
         }
@@ -155,6 +180,21 @@ mod tests {
         }
         let left: Vec<_> = fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["a"], "nothing but the tree is left");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v105_links_are_written_and_replaced() {
+        let root = scratch("written-links");
+        let tree = Tree::open(&root).unwrap();
+        tree.write("a/b", "text").unwrap();
+        for to in ["c", "c", "../d"] {
+            tree.link("a/b", to).unwrap();
+            assert_eq!(fs::read_link(root.join("a/b")).unwrap(), PathBuf::from(to));
+        }
+        tree.write("a/b", "text").unwrap();
+        assert!(root.join("a/b").symlink_metadata().unwrap().is_file());
+        assert_eq!(fs::read_dir(root.join("a")).unwrap().count(), 1);
         fs::remove_dir_all(root).unwrap();
     }
 
