@@ -45,7 +45,7 @@ pub fn start_up(input: &[u8]) {
         peer_to_peer: options & PEER_TO_PEER != 0,
         revision: if more & OLDER != 0 { Revision::One } else { Revision::Two },
         preferred_ready: if more & READY != 0 { Ready::Write } else { Ready::Read },
-        fence: more & OPEN == 0,
+        fence: if more & OPEN == 0 { Duration::MAX } else { Duration::ZERO },
         terminate: if more & SIW != 0 { TerminateForm::Siw } else { TerminateForm::Rfc },
         ..Config::new(role)
     };

@@ -109,7 +109,7 @@ fn config(role: Role, a: u8, b: u8) -> Config {
         revision: if older { Revision::One } else { Revision::Two },
         preferred_ready: if a & 16 != 0 { Ready::Write } else { Ready::Read },
         verdict_reads: a & 32 == 0,
-        fence: a & 64 == 0,
+        fence: if a & 64 == 0 { Duration::MAX } else { Duration::ZERO },
         terminate: if a & 128 != 0 { TerminateForm::Siw } else { TerminateForm::Rfc },
         least_reads: u32::from(b & 1),
         largest_frame: [transom_iwarp::DEFAULT_FRAME, 2000, 256, 70_000][usize::from(b >> 6)],

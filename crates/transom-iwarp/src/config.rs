@@ -9,6 +9,10 @@ use transom_wire::Role;
 /// segment of Linux's loopback (65,483 bytes). A few bytes more would add a runt segment per frame.
 pub const DEFAULT_FRAME: u32 = 65_480;
 
+/// How long a passive side leaves the first word to a peer that has not promised it, by default: a
+/// client's first request takes less, and a program hardly notices.
+pub const FIRST_WORD: Duration = Duration::from_millis(100);
+
 /// MPA revision of the first start-up frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Revision {
@@ -54,9 +58,10 @@ pub struct Config {
     pub peer_to_peer: bool,
     /// Passive side: the ready-to-receive frame to choose when the peer offers it.
     pub preferred_ready: Ready,
-    /// Passive side: send nothing before the first frame of the peer (iW 1.2 rule 4). siw does not
-    /// keep this rule when no ready-to-receive frame was agreed.
-    pub fence: bool,
+    /// Passive side, where the peer has asked for no ready-to-receive frame: how long the first frame
+    /// waits for one of the peer's (iW 1.2 rule 4). siw asks for none and does not keep the rule, so a
+    /// peer that is silent for so long waits itself, perhaps. `Duration::MAX`: for ever.
+    pub fence: Duration,
     /// Towards a peer without the extension: learn the outcome of a signalled Write from a
     /// zero-length Read: in a slot above the program's limit where the peer serves so many, and
     /// otherwise in whichever of the program's is free.
@@ -69,6 +74,11 @@ pub struct Config {
     /// Active side, peer without the extension: how long the first frame waits behind the Reply,
     /// and the second behind a ready-to-receive frame, unless the peer speaks first (iW L1).
     pub hold: Duration,
+    /// Active side, peer without the extension: a Write of no bytes goes out when the first frame has
+    /// been followed by silence for so long, and four more do, each after twice the time of the one
+    /// before. siw's acceptor may have overlooked all frames so far; further bytes wake it up (iW
+    /// L1). Zero: never.
+    pub nudge: Duration,
     /// Bit order of our Terminates.
     pub terminate: TerminateForm,
 }
@@ -84,11 +94,12 @@ impl Config {
             extension: true,
             peer_to_peer: true,
             preferred_ready: Ready::Read,
-            fence: true,
+            fence: FIRST_WORD,
             verdict_reads: true,
             largest_frame: DEFAULT_FRAME,
             least_reads: 1,
             hold: Duration::from_millis(20),
+            nudge: Duration::from_millis(100),
             terminate: TerminateForm::Rfc,
         }
     }
@@ -107,10 +118,11 @@ impl Config {
             extension: false,
             peer_to_peer: false,
             preferred_ready: Ready::Write,
-            fence: false,
+            fence: Duration::ZERO,
             verdict_reads: false,
             least_reads: 0,
             hold: Duration::ZERO,
+            nudge: Duration::ZERO,
             terminate: TerminateForm::Siw,
             ..Config::new(role)
         }

@@ -48,5 +48,5 @@ pub mod rfc7306;
 mod stream;
 pub mod terminate;
 
-pub use config::{Config, DEFAULT_FRAME, Ready, Revision, TerminateForm};
+pub use config::{Config, DEFAULT_FRAME, FIRST_WORD, Ready, Revision, TerminateForm};
 pub use stream::Stream;

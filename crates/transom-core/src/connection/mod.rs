@@ -92,7 +92,7 @@ pub struct ConnectionOverview {
 /// The event that a connection waits for when a time-out runs: the order of
 /// [`ConnectionOverview::time_outs`].
 pub const TIME_OUTS: [&str; 5] = [
-    "the wire: start-up, or an acknowledgement that is owed",
+    "the wire: start-up, the first word of a peer that has promised none, or an acknowledgement that is owed",
     "an answer of the peer",
     "a receive of this program for a message of the peer",
     "a receive of the peer for a Send of this program",

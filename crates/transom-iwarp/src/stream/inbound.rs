@@ -200,14 +200,14 @@ impl Stream {
         };
         self.inbound.verified = None;
         self.inbound.last.keep(ulpdu, ulpdu.len());
-        self.held = None;
+        self.pending.resume |= self.held.take().is_some();
         // A Terminate instead of a ready-to-receive frame: the connection never came to be.
         let farewell = ulpdu.get(1) == Some(&Opcode::Terminate.control());
-        if (self.fenced || self.handshake.phase() == Phase::WaitReady) && !farewell {
+        if self.handshake.phase() == Phase::WaitReady && !farewell {
             return self.first_frame(ulpdu, consumed);
         }
         let taken = self.on_segment(now, ulpdu);
-        self.acquainted = true;
+        (self.acquainted, self.nudge.at) = (true, None);
         match taken {
             Ok(event) => Ok(Decoded { consumed, event }),
             Err((fault, detail)) => Err(self.fault(fault, detail)),
@@ -220,7 +220,6 @@ impl Stream {
         let inbound = &self.inbound;
         let usual = self.agreed.extension
             && self.handshake.is_open()
-            && !self.fenced
             && inbound.verified.is_none()
             && inbound.announced.is_none()
             && !inbound.is_unfinished();
@@ -284,9 +283,7 @@ impl Stream {
     /// The frame that ends start-up on a passive side. A ready-to-receive frame is used up here; of
     /// any other, only its length field is: the next call finds the rest, already verified.
     fn first_frame<'b>(&mut self, ulpdu: &[u8], consumed: usize) -> Result<Decoded<'b>, Violation> {
-        let was_open = self.handshake.is_open();
         self.handshake.open();
-        self.fenced = false;
         self.start_acks();
         self.pending.resume = true;
         let ready_write = Segment::parse(ulpdu).is_some_and(|segment| {
@@ -296,12 +293,11 @@ impl Stream {
                 && segment.control == Opcode::Write.control()
                 && matches!(segment.target, Target::Tagged { .. })
         });
-        if ready_write && !was_open {
-            return Ok(Decoded { consumed, event: Some(Event::Established) });
+        if !ready_write {
+            self.inbound.verified = Some(self.inbound.last.length);
         }
-        self.inbound.verified = Some(self.inbound.last.length);
-        let event = if was_open { None } else { Some(Event::Established) };
-        Ok(Decoded { consumed: fpdu::LENGTH, event })
+        let consumed = if ready_write { consumed } else { fpdu::LENGTH };
+        Ok(Decoded { consumed, event: Some(Event::Established) })
     }
 
     /// A DDP segment, whole and with its checksum verified.

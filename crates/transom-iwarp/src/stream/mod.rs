@@ -12,7 +12,7 @@ mod setup;
 
 use transom_wire::{
     Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Phase,
-    Placing, ReadLimits, Refusal, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Placing, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -33,10 +33,10 @@ pub struct Stream {
     asked: RequestTerms,
     /// A start-up frame on its way out, and how much of it has gone.
     start_up: (Vec<u8>, usize),
-    /// Active side: no frame before this moment (iW L1).
+    /// No frame before this moment, or one of the peer's (iW L1, iW 1.2 rule 4).
     held: Option<Time>,
-    /// Passive side: no frame before the peer's first (iW 1.2 rule 4).
-    fenced: bool,
+    /// Active side: when a peer that has said nothing is to be woken up (iW L1).
+    nudge: Nudge,
     /// Bytes of the peer have been seen at all.
     heard: bool,
     /// The last call of `decode` left the beginning of a frame over.
@@ -76,6 +76,20 @@ struct Agreed {
     ready: Option<Ready>,
 }
 
+/// The Writes of no bytes to a plain peer that has never said anything.
+#[derive(Debug, Default)]
+struct Nudge {
+    /// How many have been due so far.
+    count: u32,
+    /// The time of the next one.
+    at: Option<Time>,
+    /// One is to go out.
+    due: bool,
+}
+
+/// How many there are at most.
+const NUDGES: u32 = 5;
+
 /// Events that wait for `poll_event`.
 #[derive(Debug, Default)]
 struct Pending {
@@ -107,7 +121,7 @@ impl Stream {
             asked: RequestTerms::default(),
             start_up: (Vec::new(), 0),
             held: None,
-            fenced: false,
+            nudge: Nudge::default(),
             heard: false,
             cut: false,
             retry_older: false,
@@ -153,12 +167,38 @@ impl Stream {
         }
     }
 
+    /// Passive side, nothing says that the peer is ready: leave it the first word for a while (iW 1.2
+    /// rule 4).
+    fn fence(&mut self, now: Time) {
+        if !self.config.fence.is_zero() {
+            self.held = Some(now.after(self.config.fence));
+        }
+    }
+
     /// Whether frames other than start-up and a Terminate may leave; time may have released them.
     fn may_send(&mut self, now: Time) -> bool {
         if self.held.is_some_and(|until| now >= until) {
             self.held = None;
         }
-        self.handshake.is_open() && !self.fenced && self.held.is_none()
+        self.handshake.is_open() && self.held.is_none()
+    }
+
+    /// A frame has gone out to a plain peer. If that is an acceptor that has said nothing yet, it may
+    /// be siw, and have missed all of them (iW L1).
+    fn expect_sign_of_life(&mut self, now: Time) {
+        let silent = !self.acquainted && self.nudge.count == 0 && !self.config.nudge.is_zero();
+        if silent && self.config.common.role == Role::Active {
+            self.nudge.at.get_or_insert(now.after(self.config.nudge));
+        }
+    }
+
+    /// The peer is still silent: it gets a Write of no bytes, and the next one after twice the time.
+    fn wake_up(&mut self, now: Time) {
+        let nudge = &mut self.nudge;
+        nudge.due = true;
+        nudge.count += 1;
+        let pause = self.config.nudge.saturating_mul(1 << nudge.count);
+        nudge.at = (nudge.count < NUDGES).then(|| now.after(pause));
     }
 }
 
@@ -294,6 +334,7 @@ impl Wire for Stream {
             || self.last_words.is_some()
             || (self.handshake.is_open()
                 && (self.outbound.is_busy()
+                    || self.nudge.due
                     || self.wants_probe()
                     || !self.inbound.answers.is_empty()
                     || self.acks.is_ripe(self.config.common.ack_limit)))
@@ -331,8 +372,8 @@ impl Wire for Stream {
     fn deadline(&self) -> Option<Time> {
         match self.held {
             _ if !self.handshake.is_open() => self.handshake.deadline(),
-            None if self.fenced => None,
-            None => self.acks.deadline(self.config.common.ack_delay),
+            // A plain peer has no acknowledgements, and a Transom needs no nudge.
+            None => self.nudge.at.or(self.acks.deadline(self.config.common.ack_delay)),
             held => held,
         }
     }
@@ -344,6 +385,9 @@ impl Wire for Stream {
         if self.handshake.is_open() && self.held.is_some_and(|until| now >= until) {
             self.held = None;
             self.pending.resume = true;
+        }
+        if self.handshake.is_open() && self.nudge.at.is_some_and(|at| now >= at) {
+            self.wake_up(now);
         }
         if self.acks.deadline(self.config.common.ack_delay).is_some_and(|at| now >= at) {
             self.acks.pacer().flush();

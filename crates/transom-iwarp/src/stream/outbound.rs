@@ -249,6 +249,16 @@ impl Stream {
         if !self.may_send(now) {
             return None;
         }
+        let frame = self.choose_message(now);
+        if frame.is_some() && !self.agreed.extension {
+            self.expect_sign_of_life(now);
+        }
+        frame
+    }
+
+    /// The next frame of an open stream.
+    #[inline]
+    fn choose_message(&mut self, now: Time) -> Option<Frame> {
         if let Some(ready) = self.outbound.ready.take() {
             self.hold(now);
             return Some(self.ready_frame(ready));
@@ -276,6 +286,9 @@ impl Stream {
         }
         if answering {
             return self.answer_frame();
+        }
+        if std::mem::take(&mut self.nudge.due) {
+            return Some(self.ready_frame(Ready::Write));
         }
         if probe {
             return Some(self.probe_frame());

@@ -250,11 +250,11 @@ impl Stream {
             | if self.agreed.extension { mpa::ACCEPT } else { 0 };
         let revision = self.asked.revision;
         self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
-        self.fenced = self.config.fence || self.agreed.extension;
         let speaks_first = enhanced.is_some_and(|word| word.peer_to_peer) || self.agreed.extension;
         if !speaks_first {
             // Nothing else will say that the peer is there (iW 2.4).
             self.handshake.open();
+            self.fence(now);
             self.pending.established = true;
         }
         Ok(())

@@ -81,8 +81,8 @@ fn config(role: Role, options: &Options) -> Config {
         verdict_reads: options.verdict_reads,
         revision: if options.one { Revision::One } else { Revision::Two },
         preferred_ready: options.ready,
-        // Without a frame that ends start-up, a passive side may have to speak first (iW 2.4).
-        fence: options.peer_to_peer && !options.one || options.extension,
+        // Each would be one Write more than was posted.
+        nudge: std::time::Duration::ZERO,
         ..Config::new(role)
     }
 }
@@ -157,7 +157,7 @@ fn carry(pair: &mut Pair, sizes: &[usize]) {
             quiet = 0;
         } else {
             quiet += 1;
-            pair.wait(std::time::Duration::from_millis(20));
+            pair.wait(std::time::Duration::from_millis(100));
             pair.active.wire.flush(pair.active.now);
             pair.passive.wire.flush(pair.passive.now);
         }

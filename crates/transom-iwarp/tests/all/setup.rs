@@ -83,13 +83,38 @@ fn rule_4_the_passive_side_holds_its_frames_until_the_first_of_the_peer() {
         side.send(b"server talks first");
         let reply = side.talk();
         assert_eq!(reply.len(), if rest.starts_with("40") { 20 } else { 24 });
-        side.wait(Duration::from_secs(1));
+        side.wait(Duration::from_nanos(99_999_999));
         assert_eq!(side.talk(), b"", "{rest}");
         assert_eq!(side.waiting, Some(Waiting::Start));
         side.feed(&hex("000e c140 00000001 0000000000000000 ebd34c5f"));
         assert_eq!(side.waiting, None);
         assert_ne!(side.talk(), b"");
     }
+}
+
+/// siw's Request of `ucmatose`: no ready-to-receive frame, and a client that waits for its server.
+#[test]
+fn rule_4_the_first_word_is_left_to_a_peer_that_promises_none_for_100_ms() {
+    for rest in ["1002 0004 0001 0001", "5002 0004 0004 0004", "4001 0000"] {
+        let mut side = Side::new(plain(Role::Passive));
+        side.feed(&request(rest));
+        side.wire.accept(side.now, LIMITS, b"").unwrap();
+        side.send(b"server talks first");
+        side.talk();
+        assert_eq!(side.wire.deadline(), Some(side.now.after(Duration::from_millis(100))));
+        side.wait(Duration::from_millis(100));
+        assert_eq!(side.waiting, None, "whoever waits is told");
+        assert_eq!(side.talk()[..4], hex("0024 4143"), "a Send of 18 bytes");
+        assert_eq!(side.wire.deadline(), None);
+    }
+    // Whoever promises one is waited for.
+    let mut side = Side::new(plain(Role::Passive));
+    side.feed(&request("5002 0004 8004 c004"));
+    side.wire.accept(side.now, LIMITS, b"").unwrap();
+    side.send(b"server talks first");
+    side.talk();
+    side.wait(Duration::from_secs(59));
+    assert_eq!((side.talk(), side.waiting), (vec![], Some(Waiting::Start)));
 }
 
 /// The empty Write that ends start-up is used up; any other first frame is looked at like those that
@@ -122,7 +147,7 @@ fn only_the_ready_to_receive_write_is_used_up() {
 
 #[test]
 fn rule_4_can_be_given_up_towards_peers_that_do_not_keep_it() {
-    let mut side = Side::new(Config { fence: false, ..plain(Role::Passive) });
+    let mut side = Side::new(Config { fence: Duration::ZERO, ..plain(Role::Passive) });
     side.feed(&request("5002 0004 0004 0004"));
     side.wire.accept(side.now, LIMITS, b"").unwrap();
     side.send(b"server talks first");
@@ -495,9 +520,73 @@ fn l1_the_first_message_to_a_plain_peer_has_a_segment_of_its_own() {
     assert_eq!(side.waiting, None, "whoever waits is told");
     let sent = side.talk();
     assert_eq!(sent[..4], hex("0016 4143"), "a Send of 4 bytes");
-    assert_eq!(side.wire.deadline(), None);
     side.send(b"more");
     assert_eq!(side.talk()[..4], hex("0016 4143"), "the next one waits for nothing");
+}
+
+/// siw's acceptor overlooks the ready-to-receive Write and the Send behind it when it is busy, and
+/// takes both when anything more comes.
+#[test]
+fn l1_an_acceptor_that_stays_silent_is_woken_up() {
+    let ready = hex("000e c140 00000001 0000000000000000 ebd34c5f");
+    let mut side = waiting(plain(Role::Active));
+    side.feed(&reply("5002 0004 8004 8004"));
+    side.wire.confirm(side.now).unwrap();
+    side.wait(Duration::from_millis(20));
+    side.send(b"data");
+    assert_eq!(side.talk(), ready);
+    let since = side.now;
+    side.wait(Duration::from_millis(20));
+    assert_eq!(side.talk()[..4], hex("0016 4143"));
+    for at in [100, 300, 700, 1500, 3100] {
+        let due = since.after(Duration::from_millis(at));
+        assert_eq!(side.wire.deadline(), Some(due));
+        side.wait(due.since(side.now) - Duration::from_nanos(1));
+        assert!(!side.wire.has_output());
+        side.wait(Duration::from_nanos(1));
+        assert!(side.wire.has_output());
+        assert_eq!(side.talk(), ready, "{at} ms");
+    }
+    assert_eq!(side.wire.deadline(), None, "a peer may be silent");
+    side.send(b"more");
+    side.talk();
+    assert_eq!(side.wire.deadline(), None);
+}
+
+#[test]
+fn l1_a_peer_that_has_spoken_is_not_woken_up() {
+    for (what, frame) in [
+        ("a Send", "0012 4143 00000000 00000000 00000001 00000000 587be8c4"),
+        ("a Write of no bytes", "000e c140 00000001 0000000000000000 ebd34c5f"),
+    ] {
+        let mut side = waiting(plain(Role::Active));
+        side.feed(&reply("5002 0004 0004 0004"));
+        side.wire.confirm(side.now).unwrap();
+        side.wait(Duration::from_millis(20));
+        side.send(b"data");
+        side.talk();
+        side.feed(&hex(frame));
+        assert_eq!(side.wire.deadline(), None, "{what}");
+        side.wait(Duration::from_secs(1));
+        assert_eq!(side.talk(), b"", "{what}");
+    }
+}
+
+/// Segments of two messages are never mixed: what wakes the peer up waits for the end of a message
+/// that has begun, and whose bytes wake it up as well.
+#[test]
+fn l1_a_peer_is_not_woken_up_in_the_middle_of_a_message() {
+    let mut side = waiting(plain(Role::Active));
+    side.feed(&reply("5002 0004 0004 0004"));
+    side.wire.confirm(side.now).unwrap();
+    side.wait(Duration::from_millis(20));
+    side.send(&[1; 150_000]);
+    assert!(side.step().is_some_and(|frame| !frame.last));
+    side.wait(Duration::from_millis(100));
+    assert!(side.step().is_some_and(|frame| frame.length > 0 && !frame.last));
+    assert!(side.step().is_some_and(|frame| frame.length > 0 && frame.last));
+    assert!(side.step().is_some_and(|frame| frame.length == 0), "the Write of no bytes");
+    assert!(side.step().is_none());
 }
 
 #[test]
