@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `TRANSOM_PATH` | `auto`, `process` or `tcp`: see [`Path`]; another word is taken as `tcp` | `auto` |
 //! | `TRANSOM_GUESSES` | `off`, or how many tokens that are not its own a peer may name before it is slowed down: see [`GuessLimit`] | 64 |
+//! | `TRANSOM_FIRST_WORD` | milliseconds, or `never`: see [`Options::first_word`] | 100 |
 //! | `TRANSOM_NAME` | the name of every adapter that its program does not name | none |
 //! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
 //! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`Ledger`] | none |
@@ -16,6 +17,7 @@
 //! | `TRANSOM_ND1_SPEAK_FIRST` | anything but `0`: the passive side of a version 1 connection is refused requests until it has received | it may speak first |
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use super::capture::{CaptureOptions, CaptureRing};
 use super::options::{Ledger, Options};
@@ -31,6 +33,8 @@ pub struct Environment {
     pub path_source: String,
     /// How peers are slowed down that name tokens which are not theirs; `None`: not at all.
     pub guesses: Option<GuessLimit>,
+    /// How long a side that has accepted leaves the first word to a peer that has not promised it.
+    pub first_word: Duration,
     /// The name of an adapter that its program does not name.
     pub name: Option<String>,
     /// Answer who asks what is registered.
@@ -60,6 +64,7 @@ impl Environment {
             path,
             path_source,
             guesses: guesses(value("TRANSOM_GUESSES")),
+            first_word: first_word(value("TRANSOM_FIRST_WORD")),
             name: value("TRANSOM_NAME").map(|name| name.to_string_lossy().into_owned()),
             inspect: is_on(value("TRANSOM_INSPECT")),
             ledger: ledger(value("TRANSOM_LEDGER")),
@@ -75,8 +80,9 @@ impl Options {
     /// The defaults, except where the environment asks for something else.
     #[must_use]
     pub fn from_env() -> Options {
-        let Environment { path, guesses, name, inspect, ledger, capture, .. } = Environment::read();
-        Options { path, guesses, name, inspect, ledger, capture, ..Options::default() }
+        let Environment { path, guesses, first_word, name, inspect, ledger, capture, .. } =
+            Environment::read();
+        Options { path, guesses, first_word, name, inspect, ledger, capture, ..Options::default() }
     }
 }
 
@@ -114,6 +120,15 @@ fn guesses(value: Option<OsString>) -> Option<GuessLimit> {
             Err(_) => Some(GuessLimit::USUAL),
         },
         None => Some(GuessLimit::USUAL),
+    }
+}
+
+/// Neither a number nor `never` counts as not given.
+fn first_word(value: Option<OsString>) -> Duration {
+    match value.as_ref().and_then(|value| value.to_str()) {
+        Some("never") => Duration::MAX,
+        Some(number) => number.parse().map_or(transom_iwarp::FIRST_WORD, Duration::from_millis),
+        None => transom_iwarp::FIRST_WORD,
     }
 }
 
@@ -181,6 +196,16 @@ mod tests {
         let free = |value| of("TRANSOM_GUESSES", value).guesses.map(|limit| limit.free);
         assert_eq!(free("3"), Some(3));
         assert_eq!(free("many"), Some(GuessLimit::USUAL.free));
+    }
+
+    #[test]
+    fn the_first_word_is_left_to_a_peer_for_so_many_milliseconds_or_for_ever() {
+        let first_word = |value| of("TRANSOM_FIRST_WORD", value).first_word;
+        assert_eq!(first_word("never"), Duration::MAX);
+        assert_eq!(first_word("0"), Duration::ZERO);
+        assert_eq!(first_word("250"), Duration::from_millis(250));
+        assert_eq!(first_word("soon"), Duration::from_millis(100));
+        assert_eq!(Environment::of(|_| None).first_word, Duration::from_millis(100));
     }
 
     #[test]

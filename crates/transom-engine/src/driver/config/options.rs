@@ -58,6 +58,10 @@ pub struct Options {
     pub guesses: Option<GuessLimit>,
     /// Give up on a peer host that acknowledges no byte for so long (TCP_USER_TIMEOUT).
     pub silence: Duration,
+    /// How long a side that has accepted leaves the first word to a peer that is no Transom and has
+    /// promised no ready-to-receive frame, as Linux's siw: then it may send. `Duration::MAX`: for ever
+    /// (RFC 5044 7.1.2).
+    pub first_word: Duration,
     /// Congestion control to pin, e.g. `cubic`; ignored if the system does not have it.
     pub congestion: Option<String>,
     /// See [`Path`].
@@ -135,6 +139,7 @@ impl Default for Options {
             half_open: HalfOpen::default(),
             guesses: Some(GuessLimit::USUAL),
             silence: Duration::from_secs(10),
+            first_word: transom_iwarp::FIRST_WORD,
             congestion: None,
             path: Path::default(),
             other_users: false,
@@ -192,6 +197,7 @@ impl Options {
             checksum: self.checksum,
             extension: self.extension,
             largest_frame: self.largest_frame,
+            fence: self.first_word,
             common: transom_wire::Config {
                 read_caps: self.reads,
                 ..transom_wire::Config::new(role)
