@@ -227,12 +227,15 @@ impl Link {
         shared: &Arc<Shared>,
         key: u64,
         (stream, peer): (Stream, SocketAddr),
-        connection: Connection,
+        mut connection: Connection,
         owner: Weak<dyn Owner>,
         (starting, stage, reason): (Starting, Option<Stage>, PathReason),
     ) -> Arc<Link> {
         let connecting = matches!(starting, Starting::Asking(_));
         let unaccepted = matches!(starting, Starting::Incoming(_));
+        if !connecting {
+            tcp::learn_segment_size(&stream, &mut connection);
+        }
         let observer = Observer::new(peer, connection.id());
         let state = State {
             unaccepted,

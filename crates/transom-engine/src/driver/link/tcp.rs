@@ -8,8 +8,8 @@ use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
 use transom_wire::{Message, MessageId, Time, Wire};
 
-use crate::sys::{Host, IoError};
-use crate::{Buffer, Cx, Direct, Effect, HostMemory, LinkEnd, Output};
+use crate::sys::{Host, IoError, Stream};
+use crate::{Buffer, Connection, Cx, Direct, Effect, HostMemory, LinkEnd, Output};
 
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
@@ -42,7 +42,7 @@ impl Link {
                     return false;
                 }
                 state.phase = Phase::Open;
-                self.learn_segment_size(state);
+                learn_segment_size(&self.stream, &mut state.connection);
                 true
             }
             Err(IoError::NotNow) => false,
@@ -50,12 +50,6 @@ impl Link {
                 state.connection.link_closed(cx, link_end(e));
                 false
             }
-        }
-    }
-
-    pub(crate) fn learn_segment_size(&self, state: &mut State) {
-        if let Some(size) = self.stream.segment_size() {
-            state.connection.wire().set_segment_size(size);
         }
     }
 
@@ -337,6 +331,13 @@ impl State {
             self.more = !flowing || over && wants;
         }
         done
+    }
+}
+
+/// Have the wire know how much a segment of a TCP connection holds, once that is made.
+pub(super) fn learn_segment_size(stream: &Stream, connection: &mut Connection) {
+    if let Some(size) = stream.segment_size() {
+        connection.wire().set_segment_size(size);
     }
 }
 
