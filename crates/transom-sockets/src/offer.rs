@@ -329,9 +329,10 @@ fn is_whole(fd: c_int, (sent, received): (u64, u64)) -> bool {
     let mut within = false;
     for _ in 0..TRIES {
         let before = sys::unread(fd);
-        let Some(totals) = sys::tcp_totals(fd) else { return false };
+        let Some(totals) = sys::look_at_tcp(fd).and_then(|seen| seen.counts) else { return false };
         let after = sys::unread(fd);
-        let (Some(left), true) = (totals.1.checked_sub(received), totals.0 == sent) else {
+        let (Some(left), true) = (totals.received.checked_sub(received), totals.sent == sent)
+        else {
             return false;
         };
         within = (before..=after).contains(&left);
@@ -340,7 +341,7 @@ fn is_whole(fd: c_int, (sent, received): (u64, u64)) -> bool {
             break;
         }
     }
-    within && sys::is_established(fd)
+    within && sys::look_at_tcp(fd).is_some_and(|seen| seen.established)
 }
 
 /// Make a segment for the connection.
@@ -550,6 +551,7 @@ pub(crate) fn leave(held: &Socket, fd: c_int) {
     if session.state() == State::Claimed {
         // A close with unread bytes is a reset, of doorbells as well: TCP must not see them.
         super::stream::drain(&session, fd);
+        held.look_at_tcp(fd);
     }
     release(&session);
 }

@@ -150,7 +150,13 @@ pub(crate) fn sleep_in_kernel(
             socket.look_at_tcp(fd);
             Ok(())
         }
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            // No doorbell: bytes that went past the peer's library.
+            if road == Ok(Road::Ring) && session.doorbells() == 0 {
+                socket.look_at_tcp(fd);
+            }
+            Ok(())
+        }
         Err(error @ (libc::EINTR | libc::EAGAIN)) => {
             if error == libc::EAGAIN && sys::now() < deadline && deadline != u64::MAX {
                 return Ok(());
@@ -393,7 +399,8 @@ impl Poll<'_> {
                     let Some(session) = held.session() else { continue };
                     let ended = asked.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR);
                     let ring = session.road_in() == Ok(Road::Ring);
-                    if ring && ended != 0 {
+                    let past = asked.revents & libc::POLLIN != 0 && session.doorbells() == 0;
+                    if ring && (ended != 0 || past) {
                         held.look_at_tcp(entry.fd);
                     }
                     match known(held, &session, entry.fd) {

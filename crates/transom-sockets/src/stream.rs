@@ -31,8 +31,12 @@ fn doorbell(session: &Session<'_>, fd: c_int) -> bool {
         return false;
     }
     session.end().rung.fetch_add(1, Ordering::Release);
-    // Without room there are doorbells that were not taken, and the socket is readable.
-    sys::send(fd, &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == Ok(1)
+    let sent = sys::send(fd, &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == Ok(1);
+    if !sent {
+        // Without room there are doorbells that were not taken, and the socket is readable.
+        session.end().rung.fetch_sub(1, Ordering::Release);
+    }
+    sent
 }
 
 /// The sleeps of other processes' epoll sets that this process has ended lately.
@@ -366,8 +370,14 @@ fn by_ring(
             wake(session, fd, session.for_peer_room(), session.pass_mark());
             continue;
         }
-        if incoming.finished || session.end().read_shut.load(Ordering::Relaxed) != 0 {
+        if session.end().read_shut.load(Ordering::Relaxed) != 0 {
             return Ok(Got::Bytes(0));
+        }
+        if incoming.finished {
+            // The end is one of all bytes, those included that went past this library.
+            held.look_at_tcp(fd);
+            let broken = held.is_broken() && held.report_end();
+            return if broken { Err(libc::ECONNRESET) } else { Ok(Got::Bytes(0)) };
         }
         if gone {
             return end_of_input(held, session, Some(&incoming)).map(Got::Bytes);
@@ -453,7 +463,8 @@ fn road_out(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
         return false;
     }
     let counted = session.counted_by_tcp();
-    if held.is_gone() || sys::tcp_totals(fd).is_none_or(|(sent, _)| sent != counted) {
+    let counts = sys::look_at_tcp(fd).and_then(|seen| seen.counts);
+    if held.is_gone() || counts.is_none_or(|counts| counts.sent != counted) {
         return false;
     }
     super::offer::no_delay(fd);

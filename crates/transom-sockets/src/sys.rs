@@ -84,14 +84,21 @@ pub(crate) fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
     Some(about)
 }
 
-pub(crate) fn length(fd: c_int) -> Option<u64> {
+fn about(fd: c_int) -> Option<libc::stat> {
     // SAFETY: zeros are a value of this type, and the kernel writes one such structure.
-    let about: libc::stat = unsafe {
+    unsafe {
         let mut about = std::mem::zeroed();
         call!(libc::SYS_fstat, fd, &raw mut about).ok()?;
-        about
-    };
-    u64::try_from(about.st_size).ok()
+        Some(about)
+    }
+}
+
+pub(crate) fn length(fd: c_int) -> Option<u64> {
+    u64::try_from(about(fd)?.st_size).ok()
+}
+
+pub(crate) fn is_pipe(fd: c_int) -> bool {
+    about(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 pub(crate) fn truncate(fd: c_int, length: u64) -> Result<usize, Errno> {
@@ -408,16 +415,26 @@ pub(crate) fn epoll_control(
 #[repr(C)]
 struct TcpInfo([u64; 27]);
 
-/// Whether both sides of a TCP connection still have it open in both directions. A side that is done
-/// with one direction only says so in the segment.
-pub(crate) fn is_established(fd: c_int) -> bool {
-    const ESTABLISHED: u8 = 1;
-    option::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_ok_and(|state| state == ESTABLISHED)
+/// The state of a TCP connection.
+pub(crate) struct Tcp {
+    /// Both sides have it open in both directions. A side that is done with one direction only says so in
+    /// the segment.
+    pub(crate) established: bool,
+    /// `None`: the kernel does not say.
+    pub(crate) counts: Option<Counts>,
 }
 
-/// Bytes that were ever written to and received by a TCP socket, read or not. `None`: the kernel does
-/// not say.
-pub(crate) fn tcp_totals(fd: c_int) -> Option<(u64, u64)> {
+/// Bytes that were ever written to and received by a TCP socket, read or not.
+pub(crate) struct Counts {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// Look at a TCP connection. `None`: there is none.
+pub(crate) fn look_at_tcp(fd: c_int) -> Option<Tcp> {
+    const ESTABLISHED: u64 = 1;
+    /// The peer has ended its direction, which counts as a byte.
+    const ENDED: [u64; 3] = [8, 9, 11];
     let mut info = TcpInfo::default();
     let mut length = size_of::<TcpInfo>() as libc::socklen_t;
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
@@ -426,9 +443,22 @@ pub(crate) fn tcp_totals(fd: c_int) -> Option<(u64, u64)> {
         call!(libc::SYS_getsockopt, fd, level, name, &raw mut info, &raw mut length).ok()?;
     }
     let word = |at: usize| info.0[at / 8];
+    let state = word(0) & 0xFF;
     let not_sent = word(144) & 0xFFFF_FFFF;
-    let sent = word(200).checked_sub(word(208))?;
-    (length as usize >= 216).then(|| (sent + not_sent, word(128)))
+    let counts = || {
+        let sent = word(200).checked_sub(word(208))? + not_sent;
+        let received = word(128).checked_sub(u64::from(ENDED.contains(&state)))?;
+        Some(Counts { sent, received })
+    };
+    let known = length as usize >= size_of::<TcpInfo>();
+    Some(Tcp { established: state == ESTABLISHED, counts: known.then(counts).flatten() })
+}
+
+/// End a TCP connection at once, with a reset.
+pub(crate) fn reset(fd: c_int) {
+    let none = [0_u8; 16];
+    // SAFETY: the kernel reads an address of the family AF_UNSPEC.
+    let _ = unsafe { call!(libc::SYS_connect, fd, none.as_ptr(), none.len()) };
 }
 
 /// Bytes that lie unread in a socket.

@@ -207,9 +207,24 @@ impl Socket {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Look at the TCP socket: a peer that is gone has closed it.
+    /// Look at the TCP socket: a peer that is gone has closed it. A connection ends of which bytes went past
+    /// this library, at either end: nobody knows where in the stream they belong.
     pub(crate) fn look_at_tcp(&self, fd: c_int) -> bool {
-        if !self.is_gone() && !sys::is_established(fd) {
+        if self.is_gone() {
+            return true;
+        }
+        let Some(seen) = sys::look_at_tcp(fd) else {
+            self.set_gone();
+            return true;
+        };
+        if let Some(session) = self.session()
+            && seen.counts.is_some_and(|counts| session.is_past(counts.sent, counts.received))
+        {
+            session.end().abortive.store(1, Ordering::Release);
+            self.set_broken();
+            sys::reset(fd);
+        }
+        if !seen.established {
             self.set_gone();
         }
         self.is_gone()

@@ -382,6 +382,21 @@ impl<'a> Session<'a> {
         left.min(65_536) as usize
     }
 
+    /// Whether bytes went over the TCP connection that no call has counted, in either direction. `sent`,
+    /// `received`: the kernel's counts at this end, which were asked for before, because each doorbell is
+    /// counted before it is sent. The rest of a direction that has not changed to the ring is not judged.
+    #[must_use]
+    pub fn is_past(&self, sent: u64, received: u64) -> bool {
+        let more = |way: &Way, rung: u64, count: u64| {
+            let before = way.published.0.switched.load(Ordering::Acquire).checked_sub(1);
+            before.is_some_and(|before| {
+                count.wrapping_sub(before.wrapping_add(rung)).cast_signed() > 0
+            })
+        };
+        more(self.outgoing(), self.end().rung.load(Ordering::Acquire), sent)
+            || more(self.incoming(), self.peer().rung.load(Ordering::Acquire), received)
+    }
+
     /// The state of the ring.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Calls that close and duplicate descriptors, and that start processes.
 
-use std::ffi::{c_int, c_long, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::calls;
 use crate::epoll;
@@ -15,9 +15,12 @@ fn forget(fd: c_int) -> Option<Left> {
     known.then(|| table::forget(fd)).flatten()
 }
 
-fn duplicate(from: c_int, to: c_int) {
+pub(super) fn duplicate(from: c_int, to: c_int) {
     if to >= 0 && table::may_change() {
         table::duplicate(from, to);
+        if to <= 2 && table::hold(to).is_some() {
+            super::stdio::take_over(to);
+        }
     }
 }
 
@@ -71,6 +74,10 @@ calls! {
         done
     }
 
+    fn __dup2(fd: c_int, new: c_int) -> c_int, -1; |next| {
+        dup2(fd, new)
+    }
+
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int, -1; |next| {
         let _left = (fd != new && is_open(fd)).then(|| forget(new));
         let done = next(fd, new, flags);
@@ -103,17 +110,42 @@ calls! {
         child
     }
 
-    fn syscall(
-        number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
-    ) -> c_long, -1; |next| {
-        let _left = match number {
-            libc::SYS_close => forget_range(a as c_uint, a as c_uint),
-            libc::SYS_close_range if c == 0 => forget_range(a as c_uint, b as c_uint),
-            _ => Vec::new(),
-        };
-        if number == libc::SYS_io_uring_setup && !young::freeze() {
-            return crate::sys::fail(super::rings::REFUSED) as c_long;
+    fn pidfd_getfd(process: c_int, fd: c_int, flags: c_uint) -> c_int, -1; |next| {
+        let new = next(process, fd, flags);
+        if new >= 0 && table::may_change() {
+            table::set_unknown(new);
         }
-        next(number, a, b, c, d, e, f)
+        new
     }
+
+    fn daemon(stays: c_int, keeps: c_int) -> c_int, -1; |next| {
+        let done = next(stays, keeps);
+        if done == 0 && keeps == 0 {
+            replaced();
+        }
+        done
+    }
+
+    fn login_tty(fd: c_int) -> c_int, -1; |next| {
+        let done = next(fd);
+        if done == 0 {
+            replaced();
+        }
+        done
+    }
+
+    fn forkpty(
+        main: *mut c_int, name: *mut c_char, terminal: *const c_void, size: *const c_void
+    ) -> c_int, -1; |next| {
+        let child = next(main, name, terminal, size);
+        if child == 0 {
+            replaced();
+        }
+        child
+    }
+}
+
+/// The C library has put something else in place of the first three descriptors.
+fn replaced() {
+    drop(forget_range(0, 2));
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::{answer, calls};
 use crate::stream::{self, Receive};
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::table::{self, Held};
 use crate::young::{self, Served, Use};
 
@@ -36,6 +36,28 @@ unsafe fn vectors<'a>(at: *const Vector, count: usize) -> Option<&'a [Vector]> {
     }
     // SAFETY: the caller has so many vectors.
     Some(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } })
+}
+
+/// As [`vectors`], with the count of a call: `None` if that is no count.
+///
+/// # Safety
+/// As of `readv`.
+unsafe fn entries<'a>(at: *const Vector, count: c_int) -> Option<&'a [Vector]> {
+    // SAFETY: the caller's.
+    usize::try_from(count).ok().and_then(|count| unsafe { vectors(at, count) })
+}
+
+/// The flags of a message that `preadv2` or `pwritev2` means. A stream has no places (preadv2(2)).
+fn without_place(place: i64, how: c_int) -> Result<c_int, Errno> {
+    /// Those that the kernel takes for a socket: RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT, RWF_APPEND.
+    const KNOWN: c_int = 0x1F;
+    const RWF_NOWAIT: c_int = 8;
+    match place {
+        -1 if how & !KNOWN != 0 => Err(libc::EOPNOTSUPP),
+        -1 => Ok(if how & RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 }),
+        0.. => Err(libc::ESPIPE),
+        _ => Err(libc::EINVAL),
+    }
 }
 
 unsafe fn receive_message(held: &Held, fd: c_int, message: *mut Message, flags: c_int) -> isize {
@@ -74,6 +96,10 @@ calls! {
         }
     }
 
+    fn __read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
+        read(fd, to, length)
+    }
+
     fn __read_chk(fd: c_int, to: Bytes, length: usize, room: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) if length <= room => receive(&held, fd, to, length, 0),
@@ -90,6 +116,27 @@ calls! {
             (Served::Ours(_), _) => next(fd, at, count),
             (Served::Kernel(flight), _) => flight.received(0, next(fd, at, count)),
         }
+    }
+
+    fn preadv2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => match (without_place(from, how), entries(at, count)) {
+                (Ok(flags), Some(vectors)) => {
+                    answer(stream::receive(&held, fd, Receive { vectors, flags, message: None }))
+                }
+                (Err(error), _) => sys::fail(error),
+                (_, None) => sys::fail(libc::EINVAL),
+            },
+            Served::Kernel(flight) => flight.received(0, next(fd, at, count, from, how)),
+        }
+    }
+
+    fn preadv64v2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
+        preadv2(fd, at, count, from, how)
+    }
+
+    fn eventfd_read(fd: c_int, to: *mut u64) -> c_int, -1; |next| {
+        if read(fd, to.cast(), 8) == 8 { 0 } else { -1 }
     }
 
     fn recv(fd: c_int, to: Bytes, length: usize, flags: c_int) -> isize, -1; |next| {
@@ -169,22 +216,32 @@ calls! {
                 return done;
             }
         };
-        let mut done = 0;
-        while done < count {
+        let begin = sys::now();
+        let limit = limit.as_mut();
+        let most = limit.as_ref().map(|time| nanoseconds(time));
+        let (mut done, mut flags) = (0, flags);
+        while done < count.min(1024) {
             let one = messages.wrapping_add(done as usize);
-            // The first one waits; the time limit is that of a call which gets bytes at all.
-            let flags = if done > 0 { flags | libc::MSG_DONTWAIT } else { flags };
             let got = receive_message(&held, fd, &raw mut (*one).msg_hdr, flags & !libc::MSG_WAITFORONE);
             if got < 0 {
-                return if done > 0 { done as c_int } else { -1 };
+                break;
             }
             (*one).msg_len = got as c_uint;
             done += 1;
-            if got == 0 {
+            if flags & libc::MSG_WAITFORONE != 0 {
+                flags |= libc::MSG_DONTWAIT;
+            }
+            // The time is looked at behind each message (recvmmsg(2), BUGS).
+            let over = most.is_some_and(|most| sys::now() - begin >= most);
+            if over || (*one).msg_hdr.msg_flags & libc::MSG_OOB != 0 {
                 break;
             }
         }
-        done as c_int
+        if let (Some(time), Some(most)) = (limit, most) {
+            let left = most.saturating_sub(sys::now() - begin);
+            (time.tv_sec, time.tv_nsec) = ((left / 1_000_000_000) as i64, (left % 1_000_000_000) as i64);
+        }
+        if done > 0 { done as c_int } else { -1 }
     }
 
     fn write(fd: c_int, from: *const c_void, length: usize) -> isize, -1; |next| {
@@ -192,6 +249,10 @@ calls! {
             Served::Ours(held) => put(&held, fd, from, length, 0),
             Served::Kernel(flight) => flight.sent(next(fd, from, length)),
         }
+    }
+
+    fn __write(fd: c_int, from: *const c_void, length: usize) -> isize, -1; |next| {
+        write(fd, from, length)
     }
 
     fn writev(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
@@ -204,6 +265,31 @@ calls! {
             (Served::Ours(_), _) => next(fd, at, count),
             (Served::Kernel(flight), _) => flight.sent(next(fd, at, count)),
         }
+    }
+
+    fn pwritev2(fd: c_int, at: *const Vector, count: c_int, to: i64, how: c_int) -> isize, -1; |next| {
+        let vectors = entries(at, count);
+        let length = vectors.map_or(0, stream::total);
+        match young::enter(fd, Use::Send(length)) {
+            Served::Ours(held) => match (without_place(to, how), vectors) {
+                (Ok(flags), Some(vectors)) => answer(stream::send(&held, fd, vectors, flags, None)),
+                (Err(error), _) => sys::fail(error),
+                (_, None) => sys::fail(libc::EINVAL),
+            },
+            Served::Kernel(flight) => flight.sent(next(fd, at, count, to, how)),
+        }
+    }
+
+    fn pwritev64v2(fd: c_int, at: *const Vector, count: c_int, to: i64, how: c_int) -> isize, -1; |next| {
+        pwritev2(fd, at, count, to, how)
+    }
+
+    fn eventfd_write(fd: c_int, value: u64) -> c_int, -1; |next| {
+        if write(fd, (&raw const value).cast(), 8) == 8 { 0 } else { -1 }
+    }
+
+    fn __send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize, -1; |next| {
+        send(fd, from, length, flags)
     }
 
     fn send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize, -1; |next| {
@@ -260,6 +346,12 @@ calls! {
         }
         done as c_int
     }
+}
+
+/// A time that a call was given.
+fn nanoseconds(time: &libc::timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
 /// The bytes of a message.

@@ -1,9 +1,12 @@
 //! The C library's calls, under its names.
 
+mod background;
 mod descriptors;
+mod formatted;
 mod io;
 mod move_bytes;
 mod options;
+mod raw;
 mod rings;
 mod sockets;
 mod start;

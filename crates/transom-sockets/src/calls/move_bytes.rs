@@ -142,17 +142,28 @@ fn from_pipe(
 
 calls! {
     fn sendfile(to: c_int, from: c_int, offset: Offset, count: usize) -> isize, -1; |next| {
+        let source = young::enter(from, Use::Receive);
+        // Anything but a pipe takes nothing from a socket, and the kernel says so.
+        if let Served::Ours(held) = &source
+            && offset.is_null()
+            && sys::is_pipe(to)
+        {
+            return answer(into_pipe(held, from, to, count, 0));
+        }
         match young::enter(to, Use::Send(count)) {
             Served::Ours(held) => send_file(&held, to, from, offset, count),
-            Served::Kernel(flight) => flight.sent(next(to, from, offset, count)),
+            Served::Kernel(target) => {
+                let done = target.sent(next(to, from, offset, count));
+                match &source {
+                    Served::Kernel(source) => source.received(0, done),
+                    Served::Ours(_) => done,
+                }
+            }
         }
     }
 
     fn sendfile64(to: c_int, from: c_int, offset: Offset, count: usize) -> isize, -1; |next| {
-        match young::enter(to, Use::Send(count)) {
-            Served::Ours(held) => send_file(&held, to, from, offset, count),
-            Served::Kernel(flight) => flight.sent(next(to, from, offset, count)),
-        }
+        sendfile(to, from, offset, count)
     }
 
     fn splice(

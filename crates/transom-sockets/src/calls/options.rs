@@ -13,6 +13,7 @@ use crate::table::{self, Held};
 type Size = libc::socklen_t;
 
 const TCP_ULP: c_int = 31;
+const SIOCATMARK: c_ulong = 0x8905;
 
 /// The number that a call was given.
 unsafe fn number(at: *const c_void, size: Size) -> c_int {
@@ -97,7 +98,6 @@ calls! {
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, -1; |next| {
-        const SIOCATMARK: c_ulong = 0x8905;
         const SIOCOUTQ: c_ulong = libc::TIOCOUTQ;
         let Some(held) = table::hold_known(fd) else { return next(fd, request, argument) };
         let Some(session) = held.session() else { return next(fd, request, argument) };
@@ -135,13 +135,25 @@ calls! {
     fn fcntl64(fd: c_int, what: c_int, argument: usize) -> c_int, -1; |next| {
         control(fd, what, argument, next(fd, what, argument))
     }
+
+    fn __fcntl(fd: c_int, what: c_int, argument: usize) -> c_int, -1; |next| {
+        control(fd, what, argument, next(fd, what, argument))
+    }
+
+    fn sockatmark(fd: c_int) -> c_int, -1; |next| {
+        let mut at_mark: c_int = 0;
+        match ioctl(fd, SIOCATMARK, &raw mut at_mark as usize) {
+            0 => at_mark,
+            _ => -1,
+        }
+    }
 }
 
 /// Bring table and segment up to date behind a call of `fcntl`.
 fn control(fd: c_int, what: c_int, argument: usize, done: c_int) -> c_int {
     match what {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if done >= 0 && table::may_change() => {
-            table::duplicate(fd, done);
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if done >= 0 => {
+            super::descriptors::duplicate(fd, done);
         }
         libc::F_SETFL if done == 0 => {
             if let Some(held) = table::hold_known(fd)

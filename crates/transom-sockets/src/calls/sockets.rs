@@ -76,6 +76,10 @@ calls! {
         done
     }
 
+    fn __connect(fd: c_int, to: Address, size: Size) -> c_int, -1; |next| {
+        connect(fd, to, size)
+    }
+
     fn accept(fd: c_int, from: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
         let new = next(fd, from, size);
         accepted(fd, new);

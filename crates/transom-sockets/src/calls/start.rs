@@ -37,6 +37,11 @@ calls! {
         next(fd, words, variables)
     }
 
+    fn execveat(fd: c_int, path: Text, words: Words, variables: Words, flags: c_int) -> c_int, -1; |next| {
+        young::all_stay();
+        next(fd, path, words, variables, flags)
+    }
+
     fn posix_spawn(
         pid: *mut c_int, path: Text, actions: *const c_void, attributes: *const c_void, words: Words,
         variables: Words
@@ -61,6 +66,11 @@ calls! {
     }
 
     fn popen(command: Text, mode: Text) -> *mut libc::FILE, std::ptr::null_mut(); |next| {
+        young::all_stay();
+        next(command, mode)
+    }
+
+    fn _IO_popen(command: Text, mode: Text) -> *mut libc::FILE, std::ptr::null_mut(); |next| {
         young::all_stay();
         next(command, mode)
     }

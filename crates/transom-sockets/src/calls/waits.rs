@@ -144,6 +144,10 @@ calls! {
         }
     }
 
+    fn __poll(fds: Entries, count: libc::nfds_t, limit: c_int) -> c_int, -1; |next| {
+        poll(fds, count, limit)
+    }
+
     fn __poll_chk(fds: Entries, count: libc::nfds_t, limit: c_int, room: usize) -> c_int, -1; |next| {
         let fits = count as usize <= room / size_of::<libc::pollfd>();
         let ours = if fits { poll_ours(fds, count, of_milliseconds(limit), std::ptr::null()) } else { None };
@@ -195,6 +199,10 @@ calls! {
             time.tv_usec = (left % 1_000_000_000 / 1000) as libc::suseconds_t;
         }
         done
+    }
+
+    fn __select(count: c_int, reads: Fds, writes: Fds, others: Fds, time: *mut libc::timeval) -> c_int, -1; |next| {
+        select(count, reads, writes, others, time)
     }
 
     fn pselect(count: c_int, reads: Fds, writes: Fds, others: Fds, time: Time, mask: Mask) -> c_int, -1; |next| {

@@ -372,7 +372,8 @@ impl Slots {
         let ended = found & (interest::RDHUP | interest::HUP | interest::ERR) != 0;
         stream::advance(socket, &session, fd);
         if self.is_doorbell(at, &session) {
-            if ended {
+            // No doorbell: bytes that went past the peer's library.
+            if ended || found & interest::IN != 0 && session.doorbells() == 0 {
                 socket.look_at_tcp(fd);
             }
             let few = session.doorbells() < DOORBELLS;
