@@ -168,7 +168,7 @@ impl End {
         }
     }
 
-    /// `Link::pass_with`, `before_sleep` and the end of `rest`
+    /// `Link::pass`, `before_sleep` and the end of `rest`
     fn pass(&self, reader: &mut Reader, bits: u32) {
         if bits & RECEIVE != 0 {
             self.step(reader);

@@ -1,5 +1,5 @@
 //! Every interleaving of a thread that waits for a link over rings while another one polls it and the peer
-//! writes (`link/mod.rs`, `reschedule` in `link/pass.rs`), on the shipped source files.
+//! writes (`link/mod.rs`, `Link::rearm` in `link/rearm.rs`), on the shipped source files.
 //!
 //! Seen to fail without the note for a waiter whose link is left unread.
 #![allow(missing_docs, dead_code, unreachable_pub)]

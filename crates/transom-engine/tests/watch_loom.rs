@@ -31,7 +31,7 @@ use watch::{Responsible, Watch};
 const LEASE: u64 = 100;
 const ARM: u32 = 1;
 
-/// A link as far as it concerns who looks: `link/mod.rs`, and `reschedule` in `link/pass.rs`. Nothing ever arrives.
+/// A link as far as it concerns who looks: `link/mod.rs`, and `Link::rearm` in `link/rearm.rs`. Nothing ever arrives.
 struct Link {
     watch: Watch,
     lock: CombiningLock<()>,

@@ -4,7 +4,9 @@
 use transom_memory::{QueuePairId, Rights};
 
 use super::notifications::{Notifications, Sink};
-use super::{ARM, FLUSH, Link, Phase, RECEIVE, State};
+use super::pass::Pass;
+use super::work::Work;
+use super::{Link, Phase, State};
 use crate::driver::schedule::shared::Shared;
 use crate::{Cx, EndReason, Limits, QueuePairEvent, Status, sys};
 
@@ -40,7 +42,7 @@ impl Link {
                 }
                 if !attended {
                     self.before_sleep(state, |state| {
-                        self.exchange_bytes(state, cx, staging, RECEIVE | FLUSH, None);
+                        self.exchange_bytes(state, cx, staging, Pass::of(Work::BLOCK, now));
                     });
                 }
                 result
@@ -48,7 +50,7 @@ impl Link {
             state.exchange();
             self.notify(state, notifications);
             if !state.gone {
-                self.reschedule(state, now, if attended { 0 } else { ARM });
+                self.rearm(state, now, if attended { Work::POSTS } else { Work::REST });
                 state.quiet = self.is_quiet(state);
             }
             Some(result)
@@ -96,7 +98,7 @@ impl Link {
 
     /// Catch up with what was left while a control call held the lock.
     pub(crate) fn catch_up(&self) {
-        self.drive(0);
+        self.drive(Work::POSTS);
         self.deliver();
     }
 
@@ -137,7 +139,7 @@ impl Link {
 
     /// Look at it, and see that others do.
     pub(crate) fn attend(&self) {
-        self.drive(RECEIVE | FLUSH | ARM);
+        self.drive(Work::ATTEND);
         self.deliver();
     }
 

@@ -17,16 +17,18 @@ mod lending;
 pub(crate) mod notifications;
 pub(crate) mod pass;
 pub(crate) mod queues;
+mod rearm;
 mod rings;
 pub(crate) mod shared_memory;
 mod short;
 pub(crate) mod silence;
 pub(crate) mod tcp;
 pub(crate) mod upgrade;
+pub(crate) mod work;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use transom_memory::{Lane, Token};
@@ -36,9 +38,11 @@ use transom_wire::Time;
 use carrier::{Carrier, Stage};
 use event_queue::{EventQueue, Owner};
 use notifications::Notifications;
+use pass::Pass;
 use queues::{Queues, QueuesOverview};
 use rings::Rings;
 use silence::Silence;
+use work::{LeftWork, Work};
 
 use super::config::options::Explain;
 use super::config::path::PathReason;
@@ -55,21 +59,6 @@ use crate::{
     Buffer, Connection, ConnectionOverview, DenialCause, DenialRecord, Denials, EndReason, Status,
 };
 
-/// Receive before sending.
-pub(crate) const RECEIVE: u8 = 1;
-/// A thread is about to block: owed acknowledgements go out.
-pub(crate) const FLUSH: u8 = 1 << 1;
-/// Arm the link in epoll after the pass, unless another thread looks after it.
-pub(crate) const ARM: u8 = 1 << 2;
-/// Something was posted.
-pub(crate) const POSTED: u8 = 1 << 3;
-/// The posted requests have been carried over already.
-pub(crate) const CARRIED: u8 = 1 << 5;
-/// The background thread makes this pass because a lease has lapsed.
-pub(crate) const LAPSED: u8 = 1 << 4;
-/// Another pass with `ARM` follows soon.
-pub(crate) const SERVED: u8 = 1 << 6;
-
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
 /// largest frames.
 const OUT: usize = 224 * 1024;
@@ -83,13 +72,12 @@ pub(crate) struct Link {
     pub(crate) bell: OnceLock<Local>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) lock: CombiningLock<State>,
-    /// Work left by threads whose `try_lock` failed.
-    todo: AtomicU8,
+    left: LeftWork,
     /// The thread that is responsible for the next look.
     pub(crate) watch: Watch,
     /// Output waits for room in the socket.
     pub(crate) stuck: AtomicBool,
-    /// A pass with `SERVED` was made, and the one with `ARM` has not come.
+    /// A pass of [`Work::SERVE`] was made, and the one of [`Work::REST`] has not come.
     served: AtomicBool,
     /// A pass ended with something to read, and no descriptor will say so.
     unread: AtomicBool,
@@ -267,7 +255,7 @@ impl Link {
             bell: OnceLock::new(),
             shared: shared.clone(),
             lock: CombiningLock::new(state),
-            todo: AtomicU8::new(0),
+            left: LeftWork::default(),
             watch: Watch::new(shared.options.lease),
             stuck: AtomicBool::new(false),
             served: AtomicBool::new(false),
@@ -305,36 +293,37 @@ impl Link {
     // ---- who makes progress, and why -----------------------------------------------------------
 
     /// Make a pass, or have the thread that is making one make another.
-    pub(crate) fn drive(&self, bits: u8) {
-        self.drive_with(bits, None::<fn(&mut State) -> bool>);
+    pub(crate) fn drive(&self, work: Work) {
+        self.drive_with(work, None::<fn(&mut State) -> bool>);
     }
 
-    /// The same, for a post. `post` holds the lock of its queue pair's front half: a pass that begins at
+    /// Make a pass for a post. `post` holds the lock of its queue pair's front half: a pass that begins at
     /// once calls it, to carry the post over; otherwise it is dropped before the work is left to others.
-    fn drive_with(&self, bits: u8, post: Option<impl FnOnce(&mut State) -> bool>) {
-        let (bits, post) = (Cell::new(bits), Cell::new(post));
+    fn drive_with(&self, work: Work, post: Option<impl FnOnce(&mut State) -> bool>) {
+        let (work, post) = (Cell::new(work), Cell::new(post));
         self.lock.drive(
             || {
                 drop(post.take());
-                self.todo.fetch_or(bits.take(), Ordering::AcqRel);
+                self.left.leave(work.replace(Work::POSTS));
             },
             |state| {
                 let carried = post.take().is_some_and(|carry| carry(state));
-                let bits = if carried { CARRIED } else { bits.take() } | self.left_over();
+                let asked = work.replace(Work::POSTS);
+                let work = self.with_left(if carried { Work::CARRIED } else { asked });
                 let mut notifications = Notifications::default();
-                self.pass(state, bits, &mut notifications);
+                self.with_worker(state, work, |state, worker| {
+                    self.pass(state, worker, Pass::of(work, sys::recently()), &mut notifications);
+                });
                 notifications
             },
             |notifications| self.afterwards(notifications),
         );
     }
 
-    /// Take the work left by threads whose `try_lock` failed.
-    pub(crate) fn left_over(&self) -> u8 {
-        if self.todo.load(Ordering::Relaxed) == 0 {
-            return 0;
-        }
-        self.todo.swap(0, Ordering::AcqRel)
+    /// `work`, and what was left by threads whose `try_lock` failed.
+    #[inline]
+    fn with_left(&self, work: Work) -> Work {
+        self.left.take().map_or(work, |left| work.and(left))
     }
 
     fn afterwards(&self, notifications: Notifications) {
@@ -347,12 +336,12 @@ impl Link {
 
     /// Something was posted.
     pub(crate) fn posted(&self) {
-        self.drive(POSTED);
+        self.drive(Work::POSTS);
     }
 
     /// Something was posted, which `carry` carries over if that is still the link's to do.
     pub(crate) fn posted_with(&self, carry: impl FnOnce(&mut State) -> bool) {
-        self.drive_with(POSTED, Some(carry));
+        self.drive_with(Work::POSTS, Some(carry));
     }
 
     /// Whether the link will be armed soon, and takes receives over then: credit for the peer
@@ -368,8 +357,8 @@ impl Link {
         self.watch.take(now, self.alarm());
         self.lock.attempt(
             |state| {
-                let bits = RECEIVE | self.left_over();
-                let idle = bits == RECEIVE && state.idle_until.is_some_and(|until| now < until);
+                let work = self.with_left(Work::POLL);
+                let idle = work == Work::POLL && state.idle_until.is_some_and(|until| now < until);
                 if idle && self.finds_no_record(state, now, tries) && self.idles(state, now) {
                     return None;
                 }
@@ -377,7 +366,7 @@ impl Link {
                 if idle && self.receive_short(state, now, &mut notifications) {
                     return Some(notifications);
                 }
-                self.with_worker(state, bits, |state, worker| {
+                self.with_worker(state, work, |state, worker| {
                     let mut first = if idle { self.glance(state, worker, tries) } else { None };
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
                         return None;
@@ -386,7 +375,8 @@ impl Link {
                         return Some(notifications);
                     }
                     self.watch.set_at_work(true);
-                    self.pass_with(state, worker, now, (bits, first, idle), &mut notifications);
+                    let pass = Pass { first, found: idle, ..Pass::of(work, now) };
+                    self.pass(state, worker, pass, &mut notifications);
                     self.watch.set_at_work(false);
                     Some(notifications)
                 })
@@ -426,7 +416,7 @@ impl Link {
     /// This thread is going to wait for the link's descriptor.
     pub(crate) fn wait_here(self: &Arc<Link>) -> Waiting {
         self.watch.join();
-        self.drive(RECEIVE | FLUSH);
+        self.drive(Work::BLOCK);
         Waiting(self.clone())
     }
 
@@ -601,7 +591,7 @@ impl Source for Link {
             self.look(now);
         } else {
             self.served.store(true, Ordering::Relaxed);
-            self.drive(RECEIVE | SERVED);
+            self.drive(Work::SERVE);
         }
         true
     }
@@ -609,7 +599,7 @@ impl Source for Link {
     fn finish_served(&self) {
         // The front half's lock sees to it that a post sees this, or the pass what was posted.
         self.served.store(false, Ordering::Relaxed);
-        self.drive(FLUSH | ARM);
+        self.drive(Work::REST);
     }
 
     fn stop_accepting(self: Arc<Self>, _status: Status) {}
@@ -625,10 +615,10 @@ impl Link {
         match self.watch.responsible(now, self.alarm()) {
             // A waiter among several may have left and taken the ring's wake-up with it.
             Responsible::Waiter => {
-                self.drive(if self.is_over_rings() { RECEIVE | FLUSH } else { 0 });
+                self.drive(if self.is_over_rings() { Work::BLOCK } else { Work::POSTS });
             }
             Responsible::Poller => {}
-            Responsible::Background => self.drive(RECEIVE | FLUSH | ARM | LAPSED),
+            Responsible::Background => self.drive(Work::TAKE_OVER),
         }
     }
 }

@@ -11,9 +11,10 @@ use super::qp::Qp;
 use crate::driver::config::options::status_of;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::admission::Starting;
+use crate::driver::link::Link;
 use crate::driver::link::carrier::{ConnectRequest, Stage};
 use crate::driver::link::notifications::{Notifications, Sink};
-use crate::driver::link::{ARM, Link};
+use crate::driver::link::work::Work;
 use crate::sys::{self, IoError, Stream};
 use crate::tables::ConnectorState;
 use crate::{Effects, EndReason, Execution, QueuePairState, Status};
@@ -198,7 +199,7 @@ impl Connector {
 
     /// A link has been made. No lock is held.
     fn begun(&self, link: &Link) {
-        link.drive(ARM);
+        link.drive(Work::REST);
         link.deliver();
         // Either this is seen here, or the link by the thread that removes the adapter.
         if self.shared.is_removed() {

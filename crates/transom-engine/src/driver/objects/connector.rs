@@ -14,7 +14,8 @@ use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::link::silence::Silence;
 use crate::driver::link::upgrade::UpgradeListener;
-use crate::driver::link::{ARM, FLUSH, Link, RECEIVE, State};
+use crate::driver::link::work::Work;
+use crate::driver::link::{Link, State};
 use crate::driver::schedule::shared::Shared;
 use crate::sys::{self, ReservedPort};
 use crate::tables::ConnectorCall;
@@ -285,7 +286,7 @@ impl Connector {
         notifications.fire();
         if let Some(link) = link {
             if left {
-                link.drive(0);
+                link.drive(Work::POSTS);
             }
             link.deliver();
         }
@@ -353,7 +354,7 @@ impl Connector {
         if result.is_ok() {
             self.lock().qp = Arc::downgrade(qp);
             if let Some(link) = qp.link() {
-                link.drive(RECEIVE | FLUSH | ARM);
+                link.drive(Work::ATTEND);
                 link.deliver();
             }
         }

@@ -13,11 +13,12 @@ use super::connector::{Connector, Outcome, new_connection};
 use crate::driver::config::options::status_of;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::admission::{Admission, Starting};
+use crate::driver::link::Link;
 use crate::driver::link::carrier::Stage;
 use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink};
 use crate::driver::link::upgrade::UpgradeListener;
-use crate::driver::link::{ARM, FLUSH, Link, RECEIVE};
+use crate::driver::link::work::Work;
 use crate::driver::schedule::shared::Shared;
 use crate::driver::schedule::source::Source;
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
@@ -220,7 +221,7 @@ impl Listener {
             if self.closed.load(Ordering::Relaxed) {
                 link.turn_away();
             } else {
-                link.drive(RECEIVE | FLUSH | ARM);
+                link.drive(Work::ATTEND);
             }
         }
     }

@@ -1,0 +1,120 @@
+//! The end of a pass: deadlines, alarms and descriptors are set so that a thread looks at the link again.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use transom_wire::Time;
+
+use super::carrier::Carrier;
+use super::pass::Pass;
+use super::work::{Then, Work};
+use super::{Link, NEVER, Phase, State};
+
+/// For how long passes may go on without a look at what is due.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_micros(20);
+
+impl Link {
+    /// Whether the deadlines may be checked a little later: a polling thread holds the lease, and
+    /// has found something, or has posted. That thread will be back at once, or its lease will
+    /// lapse. A full socket has to be armed for writing by the pass that finds it full.
+    pub(super) fn may_defer_housekeeping(&self, state: &State, pass: Pass) -> bool {
+        let Pass { work, now, found, .. } = pass;
+        (found || work.is_posts() && self.watch.is_leased(now))
+            && !matches!(state.carrier, Carrier::Upgrading(..))
+            && now < state.housekeeping_at
+            && !self.is_waited_for()
+            && !self.stuck.load(Ordering::Relaxed)
+            && !state.is_pending()
+            && !state.read_paused
+            && state.connection.wants_read()
+            && state.connection.ended().is_none()
+    }
+
+    /// Make sure that a thread looks at the link again.
+    pub(crate) fn rearm(&self, state: &mut State, now: Time, work: Work) {
+        let rests = work.then == Then::Rest;
+        let stuck = state.is_pending() && state.carrier.announces_room();
+        if self.stuck.load(Ordering::Relaxed) != stuck {
+            self.stuck.store(stuck, Ordering::Relaxed);
+        }
+        self.note_deadline(state, now, work);
+        self.follow_descriptor(state, now, rests);
+        self.arm(state, now, (rests, stuck));
+        let waited = self.is_waited_for();
+        if (rests || waited) && self.is_unread() {
+            // The one that waits may not know: it was asleep before this pass, or left it to us.
+            self.note(now);
+        }
+        if rests {
+            state.release_buffers();
+        }
+        if let Some(rings) = state.carrier.rings_mut()
+            && (rests || waited)
+            && let Some(when) = rings.tidy(now)
+        {
+            self.note(when);
+        }
+    }
+
+    /// Have the background thread look when the connection's deadline comes, and say until when a poll
+    /// that finds nothing needs no pass.
+    fn note_deadline(&self, state: &mut State, now: Time, work: Work) {
+        let rests = work.then == Then::Rest;
+        // When the background thread has taken over, the next pass is to see what is due.
+        state.housekeeping_at = if rests { Time(0) } else { now.after(HOUSEKEEPING_INTERVAL) };
+        let idle = !state.is_pending() && !state.read_paused && state.connection.wants_read();
+        let deadline = state.connection.deadline();
+        state.deadline = deadline;
+        state.idle_until = idle.then(|| deadline.unwrap_or(Time(NEVER)));
+        if let Some(mut when) = deadline.filter(|_| !work.served) {
+            if !rests {
+                // A thread of the program was here just now and may be back at once; what is due
+                // sooner than a lease can wait for it that long.
+                when = when.max(now.after(self.shared.options.lease));
+            }
+            self.note(when);
+        }
+    }
+
+    /// A thread that waits for a descriptor is to wait for another one, or for none, if that has changed.
+    fn follow_descriptor(&self, state: &mut State, now: Time, rests: bool) {
+        let moved = state.carrier.take_moved();
+        if (self.set_read_paused(!state.connection.wants_read()) || moved)
+            && self.is_waited_for()
+            && let Some(qp) = &state.qp
+        {
+            qp.look_again();
+        }
+        if moved && !rests {
+            // The descriptor armed before is no longer read. A pass of the background thread arms
+            // the new one.
+            self.note(now);
+        }
+    }
+
+    /// Arm the descriptor in epoll, unless a thread polls. `stuck`: what is pending waits for room.
+    fn arm(&self, state: &mut State, now: Time, (rests, stuck): (bool, bool)) {
+        let asked = state.carrier.awaits_answer();
+        if self.watch.stays_leased(now, self.alarm()) || !(rests || stuck || asked) {
+            return;
+        }
+        let established = state.phase != Phase::Connecting || asked;
+        let read = state.connection.wants_read() && !self.is_waited_for() && established;
+        if read || stuck {
+            self.leave_unaccepted(state);
+            let _ = self.home(state).arm(self.fd(), self.key, read, stuck);
+        }
+    }
+}
+
+impl State {
+    /// An idle connection holds no buffers.
+    fn release_buffers(&mut self) {
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+        if self.out.bytes.is_empty() {
+            self.out.bytes = Vec::new();
+        }
+    }
+}
