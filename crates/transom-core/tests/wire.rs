@@ -6,14 +6,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use transom_core::{
-    Buffer, Connection, ConnectionConfig, ConnectionEvent, Dialect, Flags, Operation,
+    Buffer, Connection, ConnectionConfig, ConnectionEvent, Dialect, EndReason, Flags, Operation,
     QueuePairState, Status, dialect,
 };
 use transom_memory::ConnectionId;
 use transom_testing::{Host, Pair, PairConfig, Seen};
 use transom_wire::{
-    Begin, Bytes, Decoded, Event, Facts, Frame, Immediate, Message, MessageId, Payload, PeerError,
-    ReadLimits, Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Bytes, Decoded, Event, Facts, Frame, Immediate, Message, MessageId,
+    Operation as WireOperation, Payload, PeerError, ReadLimits, Refusal, RefusalClass, Role,
+    SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 /// A wire with set answers: `polled` is known before the event of the one byte that comes in.
@@ -22,6 +23,8 @@ struct Script {
     polled: Arc<Mutex<VecDeque<Event<'static>>>>,
     decoded: Option<Event<'static>>,
     frames: VecDeque<Frame>,
+    /// An answer is owed that never leaves.
+    owes: bool,
 }
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
@@ -47,6 +50,12 @@ impl Wire for Script {
     }
     fn executed(&mut self, _: Time) {}
     fn answer(&mut self, _: Time, _: u64) {}
+    fn decline(&mut self, _: WireOperation) -> Option<MessageId> {
+        None
+    }
+    fn owes_answers(&self) -> bool {
+        self.owes
+    }
     fn refuse(&mut self, _: Time, _: &Refusal<'_>) {}
     fn fail(&mut self, _: Time) {}
     fn receives_posted(&mut self, _: Time, _: u64, _: bool) {}
@@ -216,6 +225,7 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
             polled: Arc::clone(&polled),
             decoded: Some(Event::PeerFailed { id, error }),
             frames: (0..7).map(frame).collect(),
+            owes: false,
         });
         for (context, operation) in behind {
             host.post(context, operation, Flags::NONE, &[]).unwrap();
@@ -248,6 +258,7 @@ fn what_a_wire_knows_comes_before_what_it_decodes() {
         polled: Arc::clone(&shared),
         decoded: Some(SEND),
         frames: VecDeque::from([frame(0)]),
+        owes: false,
     };
     let mut host = host(script);
     host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
@@ -255,6 +266,35 @@ fn what_a_wire_knows_comes_before_what_it_decodes() {
     shared.lock().unwrap().push_back(Event::Done { through: MessageId(0) });
     host.receive(Time(2), &[0]);
     assert_eq!(host.outcomes(), [(1, Status::Success), (20, Status::Success)]);
+}
+
+/// Verbs V67: a refusal waits for the answers in front of it, for as long as a peer may be silent.
+#[test]
+fn v67_a_peer_that_takes_no_answers_is_refused_at_last() {
+    let write = Event::Write {
+        token: 1,
+        address: 0,
+        payload: Bytes::Own(&[0; 8]),
+        last: true,
+        immediate: None,
+    };
+    let mut host = host(Script { decoded: Some(write), owes: true, ..Script::default() });
+    let mut out = Buffer { bytes: Vec::new(), limit: 1000 };
+    let ended = |host: &Host| host.connection.as_ref().unwrap().ended();
+    host.receive(Time(5), &[0]);
+    host.transmit(Time(6), &mut out);
+    let received = host.receive(Time(7), &[1, 2, 3]);
+    assert_eq!((received.consumed, received.read_paused), (3, false), "read, and thrown away");
+    let due = Time(5).after(dialect::ND2.silence);
+    assert_eq!(host.connection.as_ref().unwrap().deadline(), Some(due));
+    let pass =
+        |host: &mut Host, now| host.with(now, |_, link, _, cx| link.unwrap().on_deadline(cx));
+    pass(&mut host, Time(due.0 - 1));
+    assert_eq!((ended(&host), host.outcomes()), (None, vec![]));
+    pass(&mut host, due);
+    assert_eq!(ended(&host).map(|end| end.reason), Some(EndReason::Refused));
+    let canceled = [1, 20].map(|context| (context, Status::Canceled));
+    assert_eq!(host.outcomes(), canceled);
 }
 
 /// A driver bounds what a peer can take of its thread by frames, not by bytes: it must count each,
@@ -276,7 +316,7 @@ fn the_first_message_establishes_on_any_wire() {
         ConnectionConfig { id, role: Role::Passive, dialect: &dialect::ND2, explain: false };
     let asks = Event::ConnectRequest { limits: LIMITS, private: &[] };
     let polled = Arc::new(Mutex::new(VecDeque::from([asks])));
-    let script = Script { polled, decoded: Some(SEND), frames: VecDeque::new() };
+    let script = Script { polled, decoded: Some(SEND), ..Script::default() };
     host.connection = Some(Connection::new(config, Box::new(script), Time(0)));
     host.listener.bind().unwrap();
     host.listener.listen(0).unwrap();

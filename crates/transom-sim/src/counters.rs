@@ -19,6 +19,7 @@ pub const SCENARIOS: &[&str] = &[
     "message of several frames",
     "empty message",
     "send closes a window",
+    "answered in front of a refusal",
     "fenced behind a read",
     "solicited",
     "send with immediate data ok",

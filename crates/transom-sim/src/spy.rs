@@ -1,8 +1,8 @@
 //! The shipped wire, with the watcher looking over its shoulder.
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, Placing, ReadLimits, Refusal,
-    SMALL_HEADER, SetupError, Time, Trailer, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, Operation, Placing,
+    ReadLimits, Refusal, SMALL_HEADER, SetupError, Time, Trailer, Violation, Wire,
 };
 
 use crate::watch::Watcher;
@@ -72,6 +72,16 @@ impl Wire for Spy {
     fn answer(&mut self, now: Time, old: u64) {
         self.watcher.see().answered(old);
         self.wire.answer(now, old);
+    }
+
+    fn decline(&mut self, operation: Operation) -> Option<MessageId> {
+        self.wire.decline(operation)
+    }
+
+    fn owes_answers(&self) -> bool {
+        let owes = self.wire.owes_answers();
+        self.watcher.see().owes(owes);
+        owes
     }
 
     fn refuse(&mut self, now: Time, refusal: &Refusal<'_>) {

@@ -450,15 +450,20 @@ impl Pair {
         false
     }
 
+    /// Each host writes once and reads once. `false`: nothing has moved.
+    pub fn step(&mut self) -> bool {
+        let mut moved = false;
+        for host in [ACTIVE, PASSIVE] {
+            moved |= self.write(host);
+            moved |= self.read(host);
+        }
+        moved
+    }
+
     /// Run until nothing moves, without time passing.
     pub fn pump(&mut self) {
         loop {
-            let mut moved = false;
-            for host in [ACTIVE, PASSIVE] {
-                moved |= self.write(host);
-                moved |= self.read(host);
-            }
-            if !moved {
+            if !self.step() {
                 // Two passes without work let owed acknowledgements go.
                 let now = self.now;
                 for host in &mut self.hosts {

@@ -104,8 +104,17 @@ pub trait Wire: Send {
     /// `old` before. Queues the answer, behind those to the Reads and atomics before it.
     fn answer(&mut self, now: Time, old: u64);
 
+    /// The engine is going to [refuse](Wire::refuse) the inbound message whose event was returned last: if it
+    /// is a Read or an atomic, it gets no answer. Where the stream leads back to this side, the number that
+    /// the message has here.
+    fn decline(&mut self, operation: Operation) -> Option<MessageId>;
+
+    /// Whether Reads and atomics of the peer have come whose answers have not left completely.
+    fn owes_answers(&self) -> bool;
+
     /// The engine refuses the inbound message whose event was returned last. Queues the error the
-    /// protocol has for it; the stream is dead afterwards, as after a [`Violation`].
+    /// protocol has for it; the stream is dead afterwards, as after a [`Violation`]. Answers that are still
+    /// owed do not leave.
     fn refuse(&mut self, now: Time, refusal: &Refusal<'_>);
 
     /// This side cannot go on, and no message of the peer is to blame. Queues the error the

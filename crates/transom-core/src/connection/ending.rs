@@ -1,6 +1,6 @@
 //! How connections end (ND2 4.5, 4.9).
 
-use transom_wire::{MessageId, Operation, PeerError, RefusalClass, Role, Time};
+use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Role, Time};
 
 use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
 use crate::dialect::PeerGone;
@@ -32,6 +32,29 @@ fn refused_as(
     }
 }
 
+/// The event of a queue pair that has refused a message of its peer's which fills no receive (Verbs V104).
+pub(super) fn refusal_event(class: RefusalClass) -> QueuePairEvent {
+    match class {
+        RefusalClass::Internal => QueuePairEvent::Fatal,
+        RefusalClass::Unsupported | RefusalClass::Misaligned => QueuePairEvent::RequestError,
+        _ => QueuePairEvent::AccessError,
+    }
+}
+
+/// A message of the peer's that is refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) operation: Operation,
+    pub(super) class: RefusalClass,
+    pub(super) denial: u64,
+    /// The status of the receive that it was to fill.
+    pub(super) receive: Option<Status>,
+    /// The event of the queue pair.
+    pub(super) event: Option<QueuePairEvent>,
+    /// When it came, or when something last went out behind which it waits.
+    pub(super) since: Time,
+}
+
 impl Connection {
     /// The program disconnects (ND2 4.9): acknowledged requests have succeeded, everything else is
     /// canceled in one batch, and the peer gets a disconnect. Call
@@ -59,7 +82,7 @@ impl Connection {
         if self.ended.is_none() && self.phase == Phase::Setup && awaits {
             self.outlived = true;
             self.end(cx, EndReason::Flushed, 0);
-        } else if self.ended.is_none() && self.phase == Phase::Open {
+        } else if self.ended.is_none() && matches!(self.phase, Phase::Open | Phase::Refusing) {
             self.end(cx, EndReason::Flushed, 0);
         } else {
             self.flush_execution(cx, 0);
@@ -94,6 +117,9 @@ impl Connection {
         }
         // A frame cut short makes no difference to what the sides see of each other's end.
         let _ = self.wire.link_closed(cx.now, how == LinkEnd::Finished);
+        if let Some(refused) = self.refused {
+            self.end(cx, EndReason::Refused, refused.denial);
+        }
         self.poll(cx);
         if self.ended.is_some() {
             cx.effects.event(ConnectionEvent::Parted(how));
@@ -160,18 +186,70 @@ impl Connection {
         self.end(cx, EndReason::PeerFailed, denial);
     }
 
+    /// A message of the peer's is refused, once the answers to those before it have gone: a peer's requests
+    /// succeed and fail in its order (Verbs V67).
+    pub(super) fn refuse_message(&mut self, cx: &mut Cx<'_>, refused: Refused) {
+        let Refused { operation, class, denial, .. } = refused;
+        let own = self.wire.decline(operation);
+        let blamed = self.blame_own(own, operation, class, denial);
+        self.refused = Some(refused);
+        let itself = self.config.role == Role::Itself;
+        let waits = if itself { blamed } else { self.wire.owes_answers() };
+        if self.phase != Phase::Open || !waits {
+            return self.end(cx, EndReason::Refused, denial);
+        }
+        self.phase = Phase::Refusing;
+        if itself {
+            // The answers come back here: the end is that of any request that fails in its turn.
+            self.retire(cx);
+        }
+    }
+
+    /// Refuse what waits for that, if nothing is owed before it any more.
+    pub(super) fn refuse_if_answered(&mut self, cx: &mut Cx<'_>) {
+        if let Some(refused) = self.refused
+            && self.config.role != Role::Itself
+            && !self.wire.owes_answers()
+        {
+            self.end(cx, EndReason::Refused, refused.denial);
+        }
+    }
+
+    /// Have the wire send the refusal. The peer learns the class, and more only if the owner says so.
+    fn say_refusal(&mut self, cx: &mut Cx<'_>, refused: &Refused) {
+        let &Refused { operation, class, denial, .. } = refused;
+        let text = self.explanation(cx, denial);
+        let explanation = text.as_deref();
+        self.wire.refuse(cx.now, &Refusal { operation, class, explanation });
+        if let (Some(status), Some(execution)) = (refused.receive, &mut self.execution) {
+            execution.fail_receive(cx.effects, status, denial);
+        }
+        if refused.event.is_some() {
+            self.events[0] = refused.event;
+        }
+    }
+
     /// This side has refused a message. Where both sides are one queue pair, the request that sent
-    /// it fails: no peer will report that.
-    pub(super) fn blame_own(&mut self, operation: Operation, class: RefusalClass, denial: u64) {
+    /// it fails: no peer will report that. `own`: its number, where that is known; or else it is the oldest
+    /// of its kind. Whether there was one.
+    pub(super) fn blame_own(
+        &mut self,
+        own: Option<MessageId>,
+        operation: Operation,
+        class: RefusalClass,
+        denial: u64,
+    ) -> bool {
         if self.config.role != Role::Itself {
-            return;
+            return false;
         }
         let status = refused_as(self.config.dialect, Some(class), Some(operation));
-        if let Some(execution) = &mut self.execution
-            && let Some(sequence) = execution.owed_kind(Some(operation))
-        {
+        let Some(execution) = &mut self.execution else { return false };
+        let named = own.and_then(|id| execution.find(id.0));
+        let blamed = named.or_else(|| execution.owed_kind(Some(operation)));
+        if let Some(sequence) = blamed {
             execution.fail(sequence, status, denial);
         }
+        blamed.is_some()
     }
 
     /// The connection is over. Remote access ends first, then the program gets the event, then its
@@ -181,6 +259,9 @@ impl Connection {
             return;
         }
         let end = End { reason, denial };
+        if let Some(refused) = self.refused.take() {
+            self.say_refusal(cx, &refused);
+        }
         self.ended = Some(end);
         self.paused = None;
         (self.blocked_until, self.short_since) = (None, None);
@@ -270,7 +351,7 @@ impl Connection {
     }
 
     pub(super) fn close(&mut self, now: Time) {
-        if matches!(self.phase, Phase::Setup | Phase::Open) {
+        if matches!(self.phase, Phase::Setup | Phase::Open | Phase::Refusing) {
             self.phase = Phase::Closing;
             self.close_by = Some(now.after(CLOSE_WITHIN));
         }

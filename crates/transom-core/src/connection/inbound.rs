@@ -6,6 +6,7 @@ use transom_wire::{
     Time,
 };
 
+use super::ending::{Refused, refusal_event};
 use super::{Connection, Phase, Received};
 use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
@@ -71,7 +72,7 @@ impl Connection {
         self.resume(cx);
         let (mut consumed, mut seen, mut frames) = (0, 0, 0);
         while self.paused.is_none() {
-            if matches!(self.phase, Phase::Closing | Phase::Closed) {
+            if self.drops_all() {
                 // Read, and thrown away: unread bytes would turn the end into a reset.
                 consumed = bytes.len();
                 break;
@@ -116,6 +117,16 @@ impl Connection {
         Received { consumed, frames, read_paused: !self.wants_read() }
     }
 
+    /// Whether nothing that comes in counts any more. Of a connection to itself the answers do, in front of
+    /// what is refused.
+    fn drops_all(&self) -> bool {
+        match self.phase {
+            Phase::Closing | Phase::Closed => true,
+            Phase::Refusing => self.config.role != Role::Itself,
+            Phase::Setup | Phase::Open => false,
+        }
+    }
+
     /// The frame that was shown last has been judged.
     fn judged(&self, cx: &mut Cx<'_>) {
         if let Some(tracer) = cx.trace.as_deref_mut() {
@@ -157,7 +168,16 @@ impl Connection {
     }
 
     fn handle(&mut self, cx: &mut Cx<'_>, event: Event<'_>) {
+        let refusing = self.phase == Phase::Refusing;
         match event {
+            Event::ReadRequest { .. } | Event::Atomic { .. } if refusing => {
+                let _ = self.wire.decline(Operation::Read);
+            }
+            Event::WriteAnnounced { .. }
+            | Event::Write { .. }
+            | Event::Send { .. }
+            | Event::Target { .. }
+                if refusing => {}
             Event::ConnectRequest { limits, private } => {
                 cx.effects.event(ConnectionEvent::Requested { limits, private: private.into() });
             }
@@ -422,8 +442,7 @@ impl Connection {
     fn refuse_unsupported(&mut self, cx: &mut Cx<'_>, operation: Operation, why: &'static str) {
         let class = RefusalClass::Unsupported;
         let denial = self.record(cx, None, DenialCause::Other(why));
-        self.send_refusal(cx, operation, class, denial);
-        self.refused(cx, class, denial);
+        self.refused(cx, operation, class, denial);
     }
 
     fn executed(&mut self, cx: &mut Cx<'_>, operation: Operation) {
@@ -507,13 +526,13 @@ impl Connection {
                     self.dropping = true;
                     return true;
                 }
-                self.send_refusal(cx, Operation::Invalidate, class, denial);
-                if let Some(execution) = &mut self.execution {
-                    let status = Status::InvalidRequest;
-                    execution.fail_receive(cx.effects, status, denial);
-                }
-                self.events[0] = Some(QueuePairEvent::AccessError);
-                self.end(cx, EndReason::Refused, denial);
+                let (operation, since) = (Operation::Invalidate, cx.now);
+                let (receive, event) =
+                    (Some(Status::InvalidRequest), Some(QueuePairEvent::AccessError));
+                self.refuse_message(
+                    cx,
+                    Refused { operation, class, denial, receive, event, since },
+                );
                 return true;
             }
         }
@@ -567,11 +586,8 @@ impl Connection {
             self.dropping = true;
             return;
         }
-        self.send_refusal(cx, Operation::Send, class, denial);
-        if let Some(execution) = &mut self.execution {
-            execution.fail_receive(cx.effects, status, denial);
-        }
-        self.end(cx, EndReason::Refused, denial);
+        let (operation, receive, since) = (Operation::Send, Some(status), cx.now);
+        self.refuse_message(cx, Refused { operation, class, denial, receive, event: None, since });
     }
 
     /// The message that waits has waited long enough: nothing completes here (ND2 4.5).
@@ -581,8 +597,9 @@ impl Connection {
             _ => Operation::Send,
         };
         let denial = self.record(cx, None, cause);
-        self.send_refusal(cx, operation, RefusalClass::NoReceive, denial);
-        self.end(cx, EndReason::Refused, denial);
+        let (class, since) = (RefusalClass::NoReceive, cx.now);
+        let (receive, event) = (None, None);
+        self.refuse_message(cx, Refused { operation, class, denial, receive, event, since });
     }
 
     /// Try the message that waits for a receive, if one does.
@@ -619,7 +636,8 @@ impl Connection {
         if let Err(error) = accessor.place_list(cx, &execution.requests, &slot, offset, payload) {
             let class = error.class();
             let denial = self.record(cx, Some(slot.context), error.cause(false));
-            self.send_refusal(cx, Operation::Read, class, denial);
+            let operation = Operation::Read;
+            self.wire.refuse(cx.now, &Refusal { operation, class, explanation: None });
             if let Some(execution) = &mut self.execution {
                 execution.fail(sequence, Status::LocalAccess, denial);
             }
@@ -667,35 +685,14 @@ impl Connection {
             self.dropping = true;
             return;
         }
-        self.send_refusal(cx, operation, class, denial);
-        self.refused(cx, class, denial);
+        self.refused(cx, operation, class, denial);
     }
 
-    /// A message of the peer's that needs memory of ours was refused.
-    pub(super) fn refused(&mut self, cx: &mut Cx<'_>, class: RefusalClass, denial: u64) {
-        if self.is_unreliable() {
-            return self.end(cx, EndReason::Refused, denial);
-        }
-        self.events[0] = Some(match class {
-            RefusalClass::Internal => QueuePairEvent::Fatal,
-            RefusalClass::Unsupported | RefusalClass::Misaligned => QueuePairEvent::RequestError,
-            _ => QueuePairEvent::AccessError,
-        });
-        self.end(cx, EndReason::Refused, denial);
-    }
-
-    /// Have the wire send the refusal. The peer learns the class, and more only if the owner says so.
-    fn send_refusal(
-        &mut self,
-        cx: &mut Cx<'_>,
-        operation: Operation,
-        class: RefusalClass,
-        denial: u64,
-    ) {
-        let text = self.explanation(cx, denial);
-        let explanation = text.as_deref();
-        self.wire.refuse(cx.now, &Refusal { operation, class, explanation });
-        self.blame_own(operation, class, denial);
+    /// A message of the peer's that fills no receive was refused.
+    fn refused(&mut self, cx: &mut Cx<'_>, operation: Operation, class: RefusalClass, denial: u64) {
+        let event = Some(refusal_event(class)).filter(|_| !self.is_unreliable());
+        let (receive, since) = (None, cx.now);
+        self.refuse_message(cx, Refused { operation, class, denial, receive, event, since });
     }
 
     pub(super) fn explanation(&self, cx: &Cx<'_>, denial: u64) -> Option<String> {

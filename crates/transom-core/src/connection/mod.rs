@@ -23,6 +23,7 @@ use crate::{
     ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, QueuePairEvent,
     Status,
 };
+use ending::Refused;
 use inbound::Paused;
 pub use whole::{Frames, LARGEST_INLINE, SMALL, WHOLE};
 
@@ -50,6 +51,9 @@ enum Phase {
     Setup,
     /// Messages flow.
     Open,
+    /// A message of the peer's is refused as soon as the answers to those before it have gone. Nothing
+    /// begins, and nothing behind that message counts.
+    Refusing,
     /// Over: what the wire still has to say is written, what comes in is thrown away.
     Closing,
     /// The link is gone.
@@ -91,12 +95,13 @@ pub struct ConnectionOverview {
 
 /// The event that a connection waits for when a time-out runs: the order of
 /// [`ConnectionOverview::time_outs`].
-pub const TIME_OUTS: [&str; 5] = [
+pub const TIME_OUTS: [&str; 6] = [
     "the wire: start-up, the first word of a peer that has promised none, or an acknowledgement that is owed",
     "an answer of the peer",
     "a receive of this program for a message of the peer",
     "a receive of the peer for a Send of this program",
     "the peer to close its end",
+    "the peer to take the answers in front of what is refused",
 ];
 
 /// How a link ended.
@@ -131,6 +136,8 @@ pub struct Connection {
     execution: Option<Execution>,
     facts: Option<Facts>,
     ended: Option<End>,
+    /// The message that is refused as soon as nothing is owed before it.
+    refused: Option<Refused>,
     /// A message of the peer's waits for a receive.
     paused: Option<Paused>,
     /// The message that is coming in is dropped to its end.
@@ -206,6 +213,7 @@ impl Connection {
             execution: None,
             facts: None,
             ended: None,
+            refused: None,
             paused: None,
             dropping: false,
             taken: 0,
@@ -247,7 +255,7 @@ impl Connection {
             state: match self.phase {
                 Phase::Setup => "starting",
                 Phase::Open => "open",
-                Phase::Closing => "ending",
+                Phase::Refusing | Phase::Closing => "ending",
                 Phase::Closed => "over",
             },
             queue_pair: execution.map(|execution| execution.number),
@@ -473,7 +481,7 @@ impl Connection {
         match self.phase {
             Phase::Closed => false,
             Phase::Closing => !self.muted && self.wire.has_output(),
-            Phase::Setup => self.wire.has_output(),
+            Phase::Setup | Phase::Refusing => self.wire.has_output(),
             Phase::Open => {
                 self.wire.has_output()
                     || self.execution.as_ref().is_some_and(|execution| {
@@ -527,7 +535,7 @@ impl Connection {
     #[must_use]
     pub fn link_wish(&self) -> LinkWish {
         match self.phase {
-            Phase::Setup | Phase::Open => LinkWish::Keep,
+            Phase::Setup | Phase::Open | Phase::Refusing => LinkWish::Keep,
             Phase::Closing if self.wants_write() => LinkWish::Keep,
             Phase::Closing => LinkWish::Finish,
             Phase::Closed => LinkWish::Close,

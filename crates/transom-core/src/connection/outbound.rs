@@ -9,6 +9,7 @@ use transom_wire::{
     Refusal, RefusalClass, Waiting, Wire,
 };
 
+use super::ending::refusal_event;
 use super::{Connection, ConnectionConfig, Phase};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::{DeadWindow, PeerGone};
@@ -49,6 +50,7 @@ impl Connection {
         }
         loop {
             self.start_all(cx);
+            self.refuse_if_answered(cx);
             if self.phase == Phase::Closed || self.muted || out.room() == 0 {
                 break;
             }
@@ -353,6 +355,9 @@ impl Connection {
     /// Write one frame.
     fn emit(&mut self, cx: &mut Cx<'_>, frame: &Frame, out: &mut dyn Output) {
         let before = if shows_frames(cx) { out.buffer().len() } else { 0 };
+        if let Some(refused) = &mut self.refused {
+            refused.since = cx.now;
+        }
         let result = match frame.payload {
             Payload::None => {
                 copy(&mut *self.wire, out, frame, |_| Ok(()));
@@ -506,8 +511,10 @@ impl Connection {
         let operation = WireOperation::Read;
         let refusal = Refusal { operation, class, explanation: text.as_deref() };
         self.wire.abandon(cx.now, frame, &refusal);
-        self.blame_own(operation, class, denial);
-        self.refused(cx, class, denial);
+        self.blame_own(None, operation, class, denial);
+        self.refused = None; // this one comes first
+        self.events[0] = Some(refusal_event(class));
+        self.end(cx, EndReason::Refused, denial);
         Err(torn)
     }
 }

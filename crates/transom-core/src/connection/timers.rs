@@ -28,7 +28,8 @@ impl Connection {
         }
         let wire = self.wire.deadline();
         let silence = earlier(self.silent_at(), self.parked_until());
-        earlier(earlier(wire, silence), earlier(self.blocked_until, self.close_by))
+        let end = earlier(self.close_by, self.answered_by());
+        earlier(earlier(wire, silence), earlier(self.blocked_until, end))
     }
 
     /// The ends of the time-outs that run, in the order of [`TIME_OUTS`](super::TIME_OUTS).
@@ -37,7 +38,8 @@ impl Connection {
             return [None; super::TIME_OUTS.len()];
         }
         let (silent, parked) = (self.silent_at(), self.parked_until());
-        [self.wire.deadline(), silent, parked, self.blocked_until, self.close_by]
+        let (wire, answered) = (self.wire.deadline(), self.answered_by());
+        [wire, silent, parked, self.blocked_until, self.close_by, answered]
     }
 
     /// When a peer that owes something has been silent for too long.
@@ -50,6 +52,11 @@ impl Connection {
             return None;
         }
         Some(self.heard.max(self.owing).after(self.config.dialect.silence))
+    }
+
+    /// Until when the next answer in front of what is refused has to go.
+    fn answered_by(&self) -> Option<Time> {
+        Some(self.refused.as_ref()?.since.after(self.config.dialect.silence))
     }
 
     /// Until when a Send of a plain peer may wait for a receive here.
@@ -81,6 +88,9 @@ impl Connection {
             self.phase = Phase::Closed;
             cx.effects.event(ConnectionEvent::Parted(LinkEnd::TimedOut));
             return;
+        }
+        if let Some(refused) = self.refused.filter(|_| due(self.answered_by())) {
+            return self.end(cx, EndReason::Refused, refused.denial);
         }
         if self.silent_at().is_some_and(|at| at.after(STOOD_STILL) < cx.now) {
             self.heard = cx.now; // it gets the whole time again

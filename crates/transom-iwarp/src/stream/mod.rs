@@ -11,8 +11,9 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Phase,
-    Placing, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Operation,
+    Phase, Placing, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation,
+    Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -257,6 +258,19 @@ impl Wire for Stream {
 
     fn answer(&mut self, _now: Time, old: u64) {
         self.inbound.answer(old);
+    }
+
+    fn decline(&mut self, operation: Operation) -> Option<MessageId> {
+        let number = self.inbound.blamed;
+        if matches!(operation, Operation::Read | Operation::Atomic) {
+            self.inbound.answers.pop_back();
+        }
+        let itself = self.config.common.role == Role::Itself;
+        if itself { self.named(operation, number) } else { None }
+    }
+
+    fn owes_answers(&self) -> bool {
+        !self.inbound.answers.is_empty()
     }
 
     fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {

@@ -6,9 +6,9 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId, Phase,
-    Placing, ReadLimits, Refusal, RefusalClass, SMALL_HEADER, SetupError, Time, Trailer, Verdicts,
-    Violation, Wire,
+    Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId, Operation,
+    Phase, Placing, ReadLimits, Refusal, RefusalClass, Role, SMALL_HEADER, SetupError, Time,
+    Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -111,6 +111,18 @@ impl Wire for Channel {
 
     fn answer(&mut self, _now: Time, old: u64) {
         self.inbound.answer(old);
+    }
+
+    fn decline(&mut self, operation: Operation) -> Option<MessageId> {
+        if matches!(operation, Operation::Read | Operation::Atomic) {
+            self.inbound.answers.pop_back();
+        }
+        let itself = self.handshake.config().role == Role::Itself;
+        if itself { self.outbound.named(self.inbound.last) } else { None }
+    }
+
+    fn owes_answers(&self) -> bool {
+        !self.inbound.answers.is_empty()
     }
 
     fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {

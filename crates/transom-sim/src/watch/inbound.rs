@@ -45,6 +45,9 @@ impl Watch {
             watch.settle(end, stream);
             stream.heard = watch.now;
             if stream.ended.is_none() {
+                if stream.refused {
+                    watch.fail("something behind a refused message is looked at (rule 4)");
+                }
                 watch.take(end, stream, event);
             }
         });

@@ -264,6 +264,8 @@ pub struct Stream {
     pub waits: Option<Time>,
     /// Something of the peer's was refused: the connection must end.
     pub refused: bool,
+    /// As far as the wire knows, answers to messages in front of that have not left.
+    pub owes: bool,
     /// Memory was found to be gone during this call.
     pub faulted: bool,
     /// Bytes were spoilt, or cut off: what the wire says of it is right.
@@ -354,13 +356,22 @@ impl Watch {
             watch.frame_done(stream);
             watch.settle(end, stream);
             if stream.refused && stream.ended.is_none() {
-                watch.fail("a refusal, and the connection goes on (rule 4)");
+                if stream.owes {
+                    watch.counters.hit("answered in front of a refusal");
+                } else {
+                    watch.fail("a refusal, and the connection goes on (rule 4)");
+                }
             }
             if let Some(books) = watch.books.get_mut(stream.process) {
                 books.certain();
             }
         });
         (self.current, self.transmitting) = (None, false);
+    }
+
+    /// The wire says whether it owes the peer answers.
+    pub fn owes(&mut self, owes: bool) {
+        self.with(|_, _, stream| stream.owes = owes);
     }
 
     /// The start-up has agreed on this.
@@ -497,6 +508,7 @@ impl Stream {
             inbox: Default::default(),
             waits: None,
             refused: false,
+            owes: false,
             faulted: false,
             spoilt: false,
             hurt: false,

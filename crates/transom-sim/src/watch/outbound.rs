@@ -41,7 +41,7 @@ pub struct Sealed {
 impl Watch {
     /// Requests without a message execute in order, once everything before them has left (rule 6).
     pub(super) fn start_local(&mut self, stream: &Stream) {
-        if !self.transmitting || !stream.open || stream.ended.is_some() {
+        if !self.transmitting || !stream.open || stream.refused || stream.ended.is_some() {
             return;
         }
         let Some(key) = stream.pair else { return };
@@ -110,6 +110,9 @@ impl Watch {
     ) {
         if id.0 != stream.messages.len() as u64 {
             self.fail(format!("message {} begins after {}", id.0, stream.messages.len()));
+        }
+        if stream.refused {
+            self.fail("a message begins although the connection is to end (rule 4)");
         }
         if pair.failed || stream.ended.is_some() || stream.messages.last().is_some_and(|m| !m.sent)
         {

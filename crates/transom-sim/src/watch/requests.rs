@@ -374,17 +374,29 @@ impl Watch {
         let hurt = stream.is_none_or(|s: &Stream| s.hurt || s.spoilt);
         let old = self.now.since(request.at).as_millis() >= 990;
         let peer_over = end.and_then(|end| self.peer(end)).is_none_or(|peer| peer.ended.is_some());
+        // An answer may be refused in front of a message that was refused before: the first one counts.
+        let first =
+            stream.and_then(|s| s.messages.iter().position(|message| message.refused.is_some()));
         // Whom the peer has refused, it tells so (rule 4), unless it stood still for as long as it may take.
         let stood_still = end.and_then(|end| self.peer(end)).is_some_and(|p| p.stood_still);
-        let unheard = refused.is_some()
+        let unheard = request.message.is_some_and(|(_, number)| first == Some(number))
             && !hurt
             && !stood_still
             && stream.is_some_and(|s| {
                 let by_peer = [EndReason::PeerFailed, EndReason::PeerDisconnected].map(Some);
                 s.extension && by_peer.contains(&s.ended)
             });
+        // The peer executes and answers in order: what is in front of the first that it refuses succeeds.
+        let in_front = request.message.zip(stream).is_some_and(|((_, number), s)| {
+            let says = end.and_then(|end| self.peer(end)).map(|peer| peer.ended);
+            s.extension
+                && s.ended == Some(EndReason::PeerFailed)
+                && says == Some(Some(EndReason::Refused))
+                && first.is_some_and(|first| number < first)
+        });
+        let overtaken = in_front && !hurt && !stood_still;
         let right = match status {
-            Status::Canceled => pair.over && !unheard,
+            Status::Canceled => pair.over && !unheard && !overtaken,
             Status::LocalAccess | Status::InvalidRequest | Status::NotSupported => {
                 request.bad == Some(status)
             }

@@ -1,5 +1,7 @@
 //! A queue pair that is its own peer.
 
+use transom_wire::Atomic;
+
 use super::*;
 
 /// Connect a queue pair to itself.
@@ -98,5 +100,50 @@ fn v78_a_queue_pair_refuses_its_own_requests() {
         connect_to_itself(&mut end);
         good(&end, 6);
         assert_eq!(outcomes(&end, 1), [(6, OK)]);
+    }
+}
+
+/// Verbs V67, V78: what is in front of a request that the queue pair refuses itself has succeeded, also Reads
+/// and atomics whose answers are still on their way back.
+#[test]
+fn v78_what_is_in_front_of_its_own_refusal_has_succeeded() {
+    let size = 1 << 20;
+    for case in 0..3 {
+        let mut end = End::new(&verbs());
+        connect_to_itself(&mut end);
+        let rights = Rights(ALL.0 | Rights::REMOTE.0);
+        let memory = Buffer::new(&end, 2 * size, rights);
+        let (token, at) = (memory.token.0, memory.address());
+        memory.fill(|index| u8::from(index < size));
+        let change = Atomic::FetchAdd { add: 1 };
+        let read = |address| Operation::Read { token, address };
+        let atomic = |address| Operation::Atomic { token, address, change };
+        let write = |address| Operation::Write { token, address };
+        let (whole, word) = ([memory.sge(size, size)], [memory.sge(size, 8)]);
+        let outside = at + 2 * size as u64;
+        let refused = [write(outside), read(outside), atomic(outside)][case];
+        let requests = [
+            (read(at), &whole),
+            (atomic(at), &word),
+            (read(at), &whole),
+            (write(at + 64), &word),
+            (refused, &word),
+            (read(at), &whole),
+            (atomic(at), &word),
+            (write(at), &word),
+        ];
+        for ((operation, list), context) in requests.into_iter().zip(1..) {
+            let request = Request { context, operation, flags: Flags::NONE };
+            end.qp.post(&request, Data::Sges(list)).unwrap();
+        }
+        let expected = (1..=8).map(|context| match context {
+            1..=4 => (context, OK),
+            5 => (context, Status::RemoteAccess),
+            _ => (context, CANCELED),
+        });
+        assert_eq!(outcomes(&end, 8), expected.collect::<Vec<_>>(), "case {case}");
+        let held = u64::from_ne_bytes(memory.bytes()[..8].try_into().unwrap());
+        assert_eq!(held, 0x0101_0101_0101_0102, "the atomic behind the refusal is not carried out");
+        assert_eq!(end.qp.state(), QueuePairState::Error);
     }
 }
