@@ -82,6 +82,12 @@ fn events() {
     run("events");
 }
 
+/// Verbs V150.
+#[test]
+fn faults_of_the_program_reach_its_handlers() {
+    run("faults");
+}
+
 /// Verbs V145, Verbs V146, Verbs V148, Verbs V154.
 #[test]
 fn forked_children() {

@@ -1,7 +1,7 @@
 //! The handler for SIGSEGV and SIGBUS: acts on faults of our copy and atomic routines only, and hands
 //! every other one to the handler installed before.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -62,11 +62,6 @@ impl Drop for InstallLock {
 #[cfg(test)]
 pub(crate) fn hold() -> impl Drop {
     InstallLock::take()
-}
-
-thread_local! {
-    /// This thread is in a handler that ours called: if it calls ours back, go to the first one.
-    static CHAINED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Install the handler if that has not happened yet. One load when it has.
@@ -142,10 +137,22 @@ fn redirect(_context: *mut libc::c_void) -> bool {
     false
 }
 
+/// Mark the context of a fault as handed on. `true`: this handler has had it before, and the handler that
+/// was found last has called it back.
+///
+/// The mark stands in the context, where the kernel writes zero at each delivery and reads nothing when the
+/// handler returns. A mark of the thread's would outlive a handler that leaves the fault by `siglongjmp`.
+fn mark(context: *mut libc::c_void) -> bool {
+    let ours = (&raw const PREVIOUS).cast_mut().cast::<libc::ucontext_t>();
+    // SAFETY: the kernel's context of the interrupted thread, or a handler's copy of it, writable until
+    // we return.
+    let link = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_link };
+    std::mem::replace(link, ours) == ours
+}
+
 fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = &PREVIOUS[usize::from(signal == libc::SIGBUS)];
-    let again = CHAINED.with(|c| c.replace(true));
-    let cell = if again { &previous.first } else { &previous.latest };
+    let cell = if mark(context) { &previous.first } else { &previous.latest };
     // SAFETY: written before this handler was installed; see `Previous`.
     let action = unsafe { (*cell.get()).assume_init() };
     match action.sa_sigaction {
@@ -155,7 +162,6 @@ fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
             // SAFETY: sigaction and raise are async-signal-safe; a zeroed action is the default.
             unsafe {
                 if action.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 {
-                    CHAINED.with(|c| c.set(again));
                     return;
                 }
                 let default: libc::sigaction = std::mem::zeroed();
@@ -177,5 +183,4 @@ fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
             f(signal);
         }
     }
-    CHAINED.with(|c| c.set(again));
 }
