@@ -82,7 +82,7 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
         peer,
         fields,
     };
-    let head = ibv_ah { context: domain.head.context, pd, handle: body.handle };
+    let head = ibv_ah { context: domain.context(), pd, handle: body.handle };
     Ok(shell::give::<OfAddress>(head, body))
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 
 use crate::abi::*;
 use crate::completion::{CompletionChannel, Queue};
@@ -55,7 +55,8 @@ pub(crate) unsafe fn create(
     let (queue, granted) =
         Queue::new(body, depth, with.as_ref().map(|with| with.body.clone()), parent)?;
     if let Some(with) = with {
-        with.head.refcnt += 1;
+        // SAFETY: a member of the program's channel.
+        unsafe { shell::word((&raw mut (*with.head()).refcnt).cast()) }.fetch_add(1, Relaxed);
     }
     let head = super::completion_ex::head(ibv_cq {
         context,
@@ -94,8 +95,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         unsafe {
             let shell = shell::look::<OfQueue>(cq.cast())?;
             shell.body.destroy()?;
-            if let Some(channel) = shell.head.base.channel.as_mut() {
-                channel.refcnt -= 1;
+            let channel = (*shell.head()).base.channel;
+            if !channel.is_null() {
+                shell::word((&raw mut (*channel).refcnt).cast()).fetch_sub(1, Relaxed);
             }
             shell::take::<OfQueue>(cq.cast());
         }
@@ -108,7 +110,9 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
         // SAFETY: a queue of the program's.
         let shell = unsafe { shell::look::<OfQueue>(cq.cast()) }?;
         let depth = u32::try_from(cqe).map_err(|_| Errno::EINVAL)?;
-        shell.head.base.cqe = shell.body.resize(depth)?.cast_signed();
+        let granted = shell.body.resize(depth)?;
+        // SAFETY: a member of the program's queue.
+        unsafe { shell::word((&raw mut (*shell.head()).base.cqe).cast()) }.store(granted, Relaxed);
         Ok(())
     })
 }
@@ -146,8 +150,9 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uin
     quiet(|| {
         // SAFETY: a queue of the program's.
         let shell = unsafe { shell::look::<OfQueue>(cq.cast()) }?;
-        let completed = &mut shell.head.base.comp_events_completed;
-        *completed = completed.wrapping_add(events);
+        // SAFETY: a member of the program's queue.
+        unsafe { shell::word(&raw mut (*shell.head()).base.comp_events_completed) }
+            .fetch_add(events, Relaxed);
         // Kept beyond the count: a thread that destroys the queue may go on at it.
         let queue = shell.body.clone();
         queue.completion_events.acknowledge(events);

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once, OnceLock, RwLock};
 
 use crate::abi::*;
@@ -526,6 +527,8 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     quiet(|| {
+        // SAFETY: a member of an object that is there.
+        let counted = |number| unsafe { shell::word(number) }.fetch_add(1, Ordering::Relaxed);
         // SAFETY: an event that `ibv_get_async_event` has filled, whose object is there until it is
         // acknowledged.
         unsafe {
@@ -534,17 +537,17 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
             let object = match event_type {
                 event::CQ_ERR => {
                     let queue = shell::look::<shell::OfQueue>(element.cast())?;
-                    queue.head.base.async_events_completed += 1;
+                    counted(&raw mut (*queue.head()).base.async_events_completed);
                     AsyncEvent::Completions(queue.body.clone(), event_type)
                 }
                 event::SRQ_LIMIT_REACHED => {
                     let queue = shell::look::<shell::OfSharedQueue>(element.cast())?;
-                    queue.head.events_completed += 1;
+                    counted(&raw mut (*queue.head()).events_completed);
                     AsyncEvent::SharedReceives(queue.body.clone(), event_type)
                 }
                 _ => {
                     let pair = shell::look::<shell::OfQueuePair>(element.cast())?;
-                    pair.head.qp_base.events_completed += 1;
+                    counted(&raw mut (*pair.head()).qp_base.events_completed);
                     AsyncEvent::QueuePair(pair.body.queue_pair.clone(), event_type)
                 }
             };

@@ -1,7 +1,7 @@
 //! Protection domains and memory regions.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_memory::Token;
 
@@ -25,7 +25,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         unsafe {
             let shell = shell::look::<OfDomain>(pd)?;
             // The program sees the structure, and may have put another context into it.
-            if !Arc::ptr_eq(shell::context(shell.head.context)?, &shell.body.context) {
+            if !Arc::ptr_eq(shell::context(shell.context())?, &shell.body.context) {
                 return Err(Errno::ENOENT);
             }
             shell.body.end()?;
@@ -109,7 +109,7 @@ unsafe fn register(
     // contract of `ibv_reg_mr`. If not, its pages may vanish, which the engine's copies survive.
     let body = unsafe { Region::new(&domain.body, host, length as u64, iova, access) }?;
     let head = ibv_mr {
-        context: domain.head.context,
+        context: domain.context(),
         pd,
         addr,
         length,
@@ -117,7 +117,7 @@ unsafe fn register(
         lkey: body.token.0,
         rkey: body.token.0,
     };
-    Ok(shell::give::<OfRegion>(head, body))
+    Ok(shell::give::<OfRegion>(head, Mutex::new(body)))
 }
 
 /// The address that the first byte has for peers (Verbs V40).
@@ -180,7 +180,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     number(|| {
         // SAFETY: a region of the program's, which it does not use afterwards.
         unsafe {
-            shell::look::<OfRegion>(mr)?.body.deregister()?;
+            shell::region(shell::look::<OfRegion>(mr)?).deregister()?;
             shell::take::<OfRegion>(mr);
         }
         Ok(())
@@ -209,7 +209,7 @@ pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *
         let body = found.filter(|region| Arc::ptr_eq(&region.domain, &domain.body));
         let body = body.ok_or(Errno::ENOENT)?;
         let head = ibv_mr {
-            context: domain.head.context,
+            context: domain.context(),
             pd,
             addr: std::ptr::null_mut(),
             length: body.length as usize,
@@ -217,7 +217,7 @@ pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *
             lkey: body.token.0,
             rkey: body.token.0,
         };
-        Ok(shell::give::<OfRegion>(head, body))
+        Ok(shell::give::<OfRegion>(head, Mutex::new(body)))
     })
 }
 
@@ -272,41 +272,46 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         if incomplete {
             return Err(Errno::EINVAL);
         }
-        let counts = shell.body.domain.context.adapter.counts(shell.body.token);
+        // Another thread that replaces the region waits.
+        let mut body = shell.body.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = body.domain.context.adapter.counts(body.token);
         if counts.is_some_and(|counts| counts.windows > 0) {
             return Err(Errno::EBUSY);
         }
-        let pd = if flags & PD == 0 { shell.head.pd } else { pd };
+        // SAFETY: the structure is there; its members change under the lock.
+        let pd = if flags & PD == 0 { unsafe { (*shell.head()).pd } } else { pd };
         // SAFETY: as above.
         let domain = &unsafe { shell::look::<OfDomain>(pd) }?.body;
-        if !Arc::ptr_eq(&domain.context, &shell.body.domain.context) {
+        if !Arc::ptr_eq(&domain.context, &body.domain.context) {
             return Err(Errno::EINVAL);
         }
         refusal = ERR_CMD;
         let zero_based = |access: u32| access & access::ZERO_BASED;
-        let moves = zero_based(access as u32) != zero_based(shell.body.access());
+        let moves = zero_based(access as u32) != zero_based(body.access());
         if flags == ACCESS && !moves {
             // SAFETY: the contract of `ibv_reg_mr`: the program's memory stays in place.
-            return unsafe { shell.body.set_access(access as u32) };
+            return unsafe { body.set_access(access as u32) };
         }
-        let access = if flags & ACCESS == 0 { shell.body.access() } else { access as u32 };
+        let access = if flags & ACCESS == 0 { body.access() } else { access as u32 };
         let (addr, length, iova) = match flags & TRANSLATION {
             0 => {
-                let host = std::ptr::with_exposed_provenance_mut(shell.body.host as usize);
-                (host, shell.body.length as usize, shell.body.base)
+                let host = std::ptr::with_exposed_provenance_mut(body.host as usize);
+                (host, body.length as usize, body.base)
             }
             _ => (addr, length, base(addr, addr.addr() as u64, access)),
         };
         // SAFETY: the contract of `ibv_reg_mr`.
         let new = unsafe { register(pd, addr, length, iova, access) }?;
         // SAFETY: made above, and not handed out.
-        let mut new = unsafe { shell::take::<OfRegion>(new) };
-        if let Err(error) = shell.body.deregister() {
-            new.body.deregister()?;
+        let (head, new) = unsafe { shell::take::<OfRegion>(new) }.into_parts();
+        let new = new.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = body.deregister() {
+            new.deregister()?;
             return Err(error);
         }
-        std::mem::swap(&mut shell.head, &mut new.head);
-        std::mem::swap(&mut shell.body, &mut new.body);
+        *body = new;
+        // SAFETY: the structure is there; its members change under the lock.
+        unsafe { shell.head().write(head) };
         Ok(())
     });
     if done == 0 { 0 } else { refusal }

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use transom_engine::QueuePairKind;
 
@@ -64,7 +65,7 @@ pub(crate) unsafe fn create(
     let parts = Parts { domain: domain_body, send, receive, shared, xrc: None, signal_all, kind };
     let queue_pair = QueuePair::new(parts, attr.cap)?;
     attr.cap = queue_pair.caps;
-    let base = base(domain.head.context, pd, attr, &queue_pair);
+    let base = base(domain.context(), pd, attr, &queue_pair);
     Ok(give(base, &queue_pair, send_ops))
 }
 
@@ -223,7 +224,9 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let (shell, attr) = unsafe {
             (shell::look::<OfQueuePair>(qp.cast())?, attr.as_ref().ok_or(Errno::EINVAL)?)
         };
-        shell.head.qp_base.state = shell.body.queue_pair.modify(attr, mask as u32)?;
+        let state = shell.body.queue_pair.modify(attr, mask as u32)?;
+        // SAFETY: a member of the program's queue pair.
+        unsafe { shell::word(&raw mut (*shell.head()).qp_base.state) }.store(state, Relaxed);
         Ok(())
     })
 }
@@ -241,19 +244,21 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
         };
         let pair = &shell.body.queue_pair;
         *attr = pair.query();
-        shell.head.qp_base.state = attr.qp_state;
-        // SAFETY: as above.
-        if let Some(init) = unsafe { init.as_mut() } {
-            let base = &shell.head.qp_base;
-            *init = ibv_qp_init_attr {
-                qp_context: base.qp_context,
-                send_cq: base.send_cq,
-                recv_cq: base.recv_cq,
-                srq: base.srq,
-                cap: pair.caps,
-                qp_type: base.qp_type,
-                sq_sig_all: c_int::from(pair.signal_all),
-            };
+        // SAFETY: members of the program's queue pair, of which one changes; null, or a structure.
+        unsafe {
+            let base = &raw mut (*shell.head()).qp_base;
+            shell::word(&raw mut (*base).state).store(attr.qp_state, Relaxed);
+            if let Some(init) = init.as_mut() {
+                *init = ibv_qp_init_attr {
+                    qp_context: (*base).qp_context,
+                    send_cq: (*base).send_cq,
+                    recv_cq: (*base).recv_cq,
+                    srq: (*base).srq,
+                    cap: pair.caps,
+                    qp_type: (*base).qp_type,
+                    sq_sig_all: c_int::from(pair.signal_all),
+                };
+            }
         }
         Ok(())
     })
@@ -280,7 +285,7 @@ pub(crate) fn show_state(queue_pair: &QueuePair) {
     for address in &*queue_pair.shells() {
         let qp: *mut ibv_qp = std::ptr::with_exposed_provenance_mut(*address);
         // SAFETY: a structure in the list, which is locked, is there: `ibv_destroy_qp` takes it out first.
-        unsafe { (*qp).state = state };
+        unsafe { shell::word(&raw mut (*qp).state) }.store(state, Relaxed);
     }
 }
 

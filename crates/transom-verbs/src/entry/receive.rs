@@ -24,7 +24,7 @@ unsafe fn create(
     let domain = unsafe { shell::look::<OfDomain>(pd) }?;
     let queue = Arc::new(SharedQueue::new(&domain.body, xrc, asked)?);
     let head = ibv_srq {
-        context: domain.head.context,
+        context: domain.context(),
         srq_context,
         pd,
         handle: queue.handle,

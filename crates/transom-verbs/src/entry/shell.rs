@@ -1,8 +1,9 @@
 //! The structures that programs hold: C's members in front, ours behind.
 
+use std::cell::UnsafeCell;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::*;
 use crate::completion::{CompletionChannel, Queue};
@@ -13,11 +14,40 @@ use crate::receive::SharedQueue;
 use crate::window::Window;
 use crate::xrc::XrcDomain;
 
-/// A structure of C's with what it stands for.
+/// A structure of C's with what it stands for. A program's threads use it in several calls at once, and
+/// read its members meanwhile, so no call has it for itself.
 #[repr(C)]
 pub(crate) struct Shell<H, B> {
-    pub(crate) head: H,
+    head: UnsafeCell<H>,
     pub(crate) body: B,
+}
+
+impl<H, B> Shell<H, B> {
+    /// The program's structure. Members that never change are read as in C, others by [`word`].
+    pub(crate) fn head(&self) -> *mut H {
+        self.head.get()
+    }
+
+    pub(crate) fn into_parts(self) -> (H, B) {
+        (self.head.into_inner(), self.body)
+    }
+}
+
+impl<B> Shell<ibv_pd, B> {
+    /// The device that the program's protection domain is of.
+    pub(crate) fn context(&self) -> *mut ibv_context {
+        // SAFETY: the structure is there as long as its shell; the member never changes.
+        unsafe { (*self.head()).context }
+    }
+}
+
+/// A number in a program's structure that several threads may change at once.
+///
+/// # Safety
+/// A member of the structure of an object that is alive.
+pub(crate) unsafe fn word<'a>(member: *mut u32) -> &'a AtomicU32 {
+    // SAFETY: this function's contract: aligned, and changed by no call but through this.
+    unsafe { AtomicU32::from_ptr(member) }
 }
 
 /// A kind of object: how its structure and ours belong together.
@@ -29,15 +59,16 @@ pub(crate) trait Kind {
 }
 
 macro_rules! kinds {
-    ($($kind:ident: $head:ty, $body:ty, $handle:expr;)*) => {
+    ($($kind:ident: $head:ty, $body:ty, |$s:ident| $handle:expr;)*) => {
         $(
             pub(crate) enum $kind {}
             impl Kind for $kind {
                 type Head = $head;
                 type Body = $body;
-                fn handles(shell: &Shell<$head, $body>) -> (u32, u32) {
-                    let given: fn(&Shell<$head, $body>) -> (u32, u32) = $handle;
-                    given(shell)
+                #[allow(unused_unsafe, reason = "some kinds have no handle")]
+                fn handles($s: &Shell<$head, $body>) -> (u32, u32) {
+                    // SAFETY: the structure is there as long as its shell.
+                    unsafe { $handle }
                 }
             }
         )*
@@ -45,20 +76,21 @@ macro_rules! kinds {
 }
 
 kinds! {
-    OfDomain: ibv_pd, Arc<Domain>, |s| (s.head.handle, s.body.handle());
-    OfThread: ibv_td, Arc<ThreadDomain>, |_| (0, 0);
-    OfXrcDomain: ibv_xrcd, Arc<XrcDomain>, |_| (0, 0);
-    OfRegion: ibv_mr, Arc<Region>, |s| (s.head.handle, s.body.handle());
-    OfWindow: ibv_mw, Window, |s| (s.head.handle, s.body.handle);
-    OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_| (0, 0);
-    OfQueue: ibv_cq_ex, Arc<Queue>, |s| (s.head.base.handle, s.body.handle);
-    OfSharedQueue: ibv_srq, Arc<SharedQueue>, |s| (s.head.handle, s.body.handle);
-    OfAddress: ibv_ah, crate::entry::address::Address, |s| (s.head.handle, s.body.handle);
-    OfQueuePair: ibv_qp_ex, crate::entry::queue_pair::Body, |s| (s.head.qp_base.handle, s.body.handle);
+    OfDomain: ibv_pd, Arc<Domain>, |s| ((*s.head()).handle, s.body.handle());
+    OfThread: ibv_td, Arc<ThreadDomain>, |_s| (0, 0);
+    OfXrcDomain: ibv_xrcd, Arc<XrcDomain>, |_s| (0, 0);
+    OfRegion: ibv_mr, Mutex<Arc<Region>>, |s| ((*s.head()).handle, region(s).handle());
+    OfWindow: ibv_mw, Window, |s| ((*s.head()).handle, s.body.handle);
+    OfChannel: ibv_comp_channel, Arc<CompletionChannel>, |_s| (0, 0);
+    OfQueue: ibv_cq_ex, Arc<Queue>, |s| ((*s.head()).base.handle, s.body.handle);
+    OfSharedQueue: ibv_srq, Arc<SharedQueue>, |s| ((*s.head()).handle, s.body.handle);
+    OfAddress: ibv_ah, crate::entry::address::Address, |s| ((*s.head()).handle, s.body.handle);
+    OfQueuePair: ibv_qp_ex, crate::entry::queue_pair::Body, |s| ((*s.head()).qp_base.handle, s.body.handle);
 }
 
 /// Hand a new object to the program.
 pub(crate) fn give<K: Kind>(head: K::Head, body: K::Body) -> *mut K::Head {
+    let head = UnsafeCell::new(head);
     Box::into_raw(Box::new(Shell::<K::Head, K::Body> { head, body })).cast()
 }
 
@@ -69,9 +101,9 @@ pub(crate) fn give<K: Kind>(head: K::Head, body: K::Body) -> *mut K::Head {
 /// Null, or a pointer that [`give`] has returned for this kind and [`take`] has not taken.
 pub(crate) unsafe fn look<'a, K: Kind>(
     pointer: *mut K::Head,
-) -> Result<&'a mut Shell<K::Head, K::Body>> {
+) -> Result<&'a Shell<K::Head, K::Body>> {
     // SAFETY: this function's contract.
-    let shell = unsafe { pointer.cast::<Shell<K::Head, K::Body>>().as_mut() };
+    let shell = unsafe { pointer.cast::<Shell<K::Head, K::Body>>().as_ref() };
     let shell = shell.ok_or(Errno::EINVAL)?;
     let (named, given) = K::handles(shell);
     if named == given { Ok(shell) } else { Err(Errno::ENOENT) }
@@ -85,6 +117,11 @@ pub(crate) unsafe fn look<'a, K: Kind>(
 pub(crate) unsafe fn trust<'a, K: Kind>(pointer: *mut K::Head) -> &'a Shell<K::Head, K::Body> {
     // SAFETY: this function's contract.
     unsafe { &*pointer.cast::<Shell<K::Head, K::Body>>() }
+}
+
+/// The region that a structure stands for, which `ibv_rereg_mr` replaces.
+pub(crate) fn region(shell: &Shell<ibv_mr, Mutex<Arc<Region>>>) -> Arc<Region> {
+    shell.body.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// The object ends.

@@ -24,7 +24,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_uint) -> *mut 
             _ => return Err(Errno::EINVAL),
         };
         let body = Window::new(&domain.body, wide)?;
-        let context = domain.head.context;
+        let context = domain.context();
         let (rkey, handle) = (body.first_key(), body.handle);
         Ok(shell::give::<OfWindow>(ibv_mw { context, pd, rkey, handle, kind }, body))
     })
@@ -53,7 +53,11 @@ unsafe fn bind(
 ) -> Result<(Operation, u32)> {
     // SAFETY: this function's contract.
     let (window, region) = unsafe {
-        let region = if info.mr.is_null() { None } else { Some(shell::look::<OfRegion>(info.mr)?) };
+        let region = if info.mr.is_null() {
+            None
+        } else {
+            Some(shell::region(shell::look::<OfRegion>(info.mr)?))
+        };
         (&shell::look::<OfWindow>(mw)?.body, region)
     };
     let closes = wide && info.length == 0;
@@ -61,7 +65,7 @@ unsafe fn bind(
         return Err(Errno::EINVAL);
     }
     let part = Part {
-        region: region.map(|region| &*region.body),
+        region: region.as_deref(),
         address: info.addr,
         length: info.length,
         access: info.mw_access_flags,

@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn rdma_connect(
             let datagrams = shell.id.is_datagrams();
             let most = if datagrams { resolution::QUESTION_DATA } else { cm::CONNECT_DATA };
             let (parameters, private) = parameters(given, most)?;
-            let pair = queue_pair(shell.head.qp)?;
+            let pair = queue_pair((*shell.head()).qp)?;
             shell.id.connect(pair.as_ref(), parameters, private)?;
             finish(shell)?;
         }
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
         // SAFETY: an id of the program's.
         unsafe {
             let shell = look(id)?;
-            shell.id.lock().user_context = shell.head.context.expose_provenance();
+            shell.id.lock().user_context = (*shell.head()).context.expose_provenance();
             shell.id.listen(usize::try_from(backlog).unwrap_or(0))?;
             show(shell)?;
         }
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn rdma_accept(
         // SAFETY: an id and parameters of the program's.
         unsafe {
             let shell = look(id)?;
-            let pair = queue_pair(shell.head.qp)?;
+            let pair = queue_pair((*shell.head()).qp)?;
             if shell.id.is_datagrams() {
                 let (_, private) = parameters(given, resolution::ANSWER_DATA)?;
                 let named = given.as_ref().map(|given| given.qp_num);
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         // SAFETY: an id of the program's.
         unsafe {
             let shell = look(id)?;
-            let pair = queue_pair(shell.head.qp)?;
+            let pair = queue_pair((*shell.head()).qp)?;
             shell.id.disconnect(pair.as_ref())?;
             if let Some(pair) = &pair {
                 show_state(pair);
@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
         // SAFETY: an id of the program's.
         unsafe {
             let shell = look(id)?;
-            if !shell.head.qp.is_null() {
+            if !(*shell.head()).qp.is_null() {
                 return Err(Errno::EINVAL);
             }
             shell.id.establish()?;

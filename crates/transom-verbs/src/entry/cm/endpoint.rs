@@ -1,6 +1,7 @@
 //! Queue pairs of ids, and the calls that make everything at once.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use crate::abi::*;
@@ -44,19 +45,19 @@ unsafe fn queue(id: *mut rdma_cm_id, depth: u32) -> Result<(*mut ibv_comp_channe
 
 /// # Safety
 /// An id with queues that [`queue`] has made, or none.
-unsafe fn destroy_queues(shell: &mut IdShell) {
-    let [send, receive] = std::mem::take(&mut shell.own_queues);
-    let head = &mut shell.head;
+unsafe fn destroy_queues(shell: &IdShell) {
+    let [send, receive] = &shell.own_queues;
+    let head = shell.head();
     // SAFETY: this function's contract.
     unsafe {
-        if send {
-            ibv_destroy_cq(std::mem::replace(&mut head.send_cq, std::ptr::null_mut()));
-            let channel = std::mem::replace(&mut head.send_cq_channel, std::ptr::null_mut());
+        if send.swap(false, Ordering::Relaxed) {
+            ibv_destroy_cq((&raw mut (*head).send_cq).replace(std::ptr::null_mut()));
+            let channel = (&raw mut (*head).send_cq_channel).replace(std::ptr::null_mut());
             ibv_destroy_comp_channel(channel);
         }
-        if receive {
-            ibv_destroy_cq(std::mem::replace(&mut head.recv_cq, std::ptr::null_mut()));
-            let channel = std::mem::replace(&mut head.recv_cq_channel, std::ptr::null_mut());
+        if receive.swap(false, Ordering::Relaxed) {
+            ibv_destroy_cq((&raw mut (*head).recv_cq).replace(std::ptr::null_mut()));
+            let channel = (&raw mut (*head).recv_cq_channel).replace(std::ptr::null_mut());
             ibv_destroy_comp_channel(channel);
         }
     }
@@ -68,44 +69,44 @@ unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Resu
     // SAFETY: this function's contract.
     unsafe {
         let shell = look(id)?;
-        if shell.head.verbs.is_null() || !shell.head.qp.is_null() {
+        if (*shell.head()).verbs.is_null() || !(*shell.head()).qp.is_null() {
             return Err(Errno::EINVAL);
         }
         if attr.comp_mask & init::PD == 0 || attr.pd.is_null() {
             attr.comp_mask |= init::PD;
-            attr.pd = shell.head.pd;
+            attr.pd = (*shell.head()).pd;
         }
         if attr.qp_type == qpt::XRC_RECV {
             if attr.comp_mask & init::XRCD == 0 || attr.xrcd.is_null() {
                 attr.comp_mask |= init::XRCD;
-                attr.xrcd = domain_of(shell.head.verbs)?;
+                attr.xrcd = domain_of((*shell.head()).verbs)?;
             }
-            let qp = checked_pointer(create_qp_ex(shell.head.verbs, attr))?;
-            (shell.head.qp, shell.head.qp_type) = (initialised(shell, qp)?, attr.qp_type);
+            let qp = checked_pointer(create_qp_ex((*shell.head()).verbs, attr))?;
+            ((*shell.head()).qp, (*shell.head()).qp_type) = (initialised(shell, qp)?, attr.qp_type);
             return Ok(());
         }
-        if shell::look::<OfDomain>(attr.pd)?.head.context != shell.head.verbs {
+        if shell::look::<OfDomain>(attr.pd)?.context() != (*shell.head()).verbs {
             return Err(Errno::EINVAL);
         }
         if attr.send_cq.is_null() {
             let (channel, cq) = queue(id, attr.cap.max_send_wr)?;
-            (shell.head.send_cq_channel, shell.head.send_cq) = (channel, cq);
-            shell.own_queues[0] = true;
+            ((*shell.head()).send_cq_channel, (*shell.head()).send_cq) = (channel, cq);
+            shell.own_queues[0].store(true, Ordering::Relaxed);
             attr.send_cq = cq;
         }
         if attr.srq.is_null() {
-            attr.srq = shell.head.srq;
+            attr.srq = (*shell.head()).srq;
         }
         if attr.recv_cq.is_null() {
             let made = queue(id, attr.cap.max_recv_wr);
             let (channel, cq) = made.inspect_err(|_| destroy_queues(shell))?;
-            (shell.head.recv_cq_channel, shell.head.recv_cq) = (channel, cq);
-            shell.own_queues[1] = true;
+            ((*shell.head()).recv_cq_channel, (*shell.head()).recv_cq) = (channel, cq);
+            shell.own_queues[1].store(true, Ordering::Relaxed);
             attr.recv_cq = cq;
         }
         let made = create_ex(attr).and_then(|qp| initialised(shell, qp));
-        shell.head.qp = made.inspect_err(|_| destroy_queues(shell))?;
-        shell.head.pd = attr.pd;
+        (*shell.head()).qp = made.inspect_err(|_| destroy_queues(shell))?;
+        (*shell.head()).pd = attr.pd;
     }
     Ok(())
 }
@@ -204,14 +205,14 @@ pub(crate) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
         // SAFETY: an id of the program's.
         unsafe {
             let shell = look(id)?;
-            let qp = std::mem::replace(&mut shell.head.qp, std::ptr::null_mut());
+            let qp = (&raw mut (*shell.head()).qp).replace(std::ptr::null_mut());
             if let Some(queue_pair) = queue_pair(qp)? {
                 // The caller hears of no refusal, and has left or forgotten its groups.
                 queue_pair.detach_all();
                 ibv_destroy_qp(qp);
             }
             // A shared receive queue of an XRC domain completes in one of them.
-            if shell.head.srq.is_null() {
+            if (*shell.head()).srq.is_null() {
                 destroy_queues(shell);
             }
         }
@@ -237,11 +238,11 @@ pub(crate) unsafe extern "C" fn rdma_create_srq(
         // SAFETY: an id and attributes of the program's.
         unsafe {
             let shell = look(id)?;
-            if shell.head.verbs.is_null() || !shell.head.srq.is_null() {
+            if (*shell.head()).verbs.is_null() || !(*shell.head()).srq.is_null() {
                 return Err(Errno::EINVAL);
             }
-            let pd = if pd.is_null() { shell.head.pd } else { pd };
-            if shell.head.qp_type == qpt::XRC_RECV {
+            let pd = if pd.is_null() { (*shell.head()).pd } else { pd };
+            if (*shell.head()).qp_type == qpt::XRC_RECV {
                 let plain = attr.as_mut().ok_or(Errno::EINVAL)?;
                 let mut full = ibv_srq_init_attr_ex {
                     srq_context: plain.srq_context,
@@ -261,8 +262,8 @@ pub(crate) unsafe extern "C" fn rdma_create_srq(
             if srq.is_null() {
                 return Err(std::io::Error::last_os_error().into());
             }
-            shell.head.srq = srq;
-            shell.head.pd = pd;
+            (*shell.head()).srq = srq;
+            (*shell.head()).pd = pd;
         }
         Ok(0)
     })
@@ -277,29 +278,29 @@ pub(crate) unsafe extern "C" fn rdma_create_srq_ex(
         unsafe {
             let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
             let shell = look(id)?;
-            if shell.head.verbs.is_null() || !shell.head.srq.is_null() {
+            if (*shell.head()).verbs.is_null() || !(*shell.head()).srq.is_null() {
                 return Err(Errno::EINVAL);
             }
             if attr.comp_mask & PD == 0 || attr.pd.is_null() {
                 attr.comp_mask |= PD;
-                attr.pd = shell.head.pd;
+                attr.pd = (*shell.head()).pd;
             }
             let numbered = attr.comp_mask & TYPE != 0 && attr.srq_type == XRC;
             if numbered && (attr.comp_mask & XRCD == 0 || attr.xrcd.is_null()) {
                 attr.comp_mask |= XRCD;
-                attr.xrcd = domain_of(shell.head.verbs)?;
+                attr.xrcd = domain_of((*shell.head()).verbs)?;
             }
             if numbered && (attr.comp_mask & CQ == 0 || attr.cq.is_null()) {
-                if shell.head.recv_cq.is_null() {
+                if (*shell.head()).recv_cq.is_null() {
                     let (channel, cq) = queue(id, attr.attr.max_wr)?;
-                    (shell.head.recv_cq_channel, shell.head.recv_cq) = (channel, cq);
-                    shell.own_queues[1] = true;
+                    ((*shell.head()).recv_cq_channel, (*shell.head()).recv_cq) = (channel, cq);
+                    shell.own_queues[1].store(true, Ordering::Relaxed);
                 }
                 attr.comp_mask |= CQ;
-                attr.cq = shell.head.recv_cq;
+                attr.cq = (*shell.head()).recv_cq;
             }
-            shell.head.srq = checked_pointer(create_srq_ex(shell.head.verbs, attr))?;
-            shell.head.pd = attr.pd;
+            (*shell.head()).srq = checked_pointer(create_srq_ex((*shell.head()).verbs, attr))?;
+            (*shell.head()).pd = attr.pd;
         }
         Ok(0)
     })
@@ -310,10 +311,10 @@ pub(crate) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
         // SAFETY: an id of the program's.
         unsafe {
             let shell = look(id)?;
-            let srq = std::mem::replace(&mut shell.head.srq, std::ptr::null_mut());
+            let srq = (&raw mut (*shell.head()).srq).replace(std::ptr::null_mut());
             if !srq.is_null() {
                 ibv_destroy_srq(srq);
-                if shell.head.qp.is_null() {
+                if (*shell.head()).qp.is_null() {
                     destroy_queues(shell);
                 }
             }
@@ -376,7 +377,8 @@ unsafe fn endpoint(
             last(rdma_bind_addr(id, info.ai_src_addr))?;
             if let Some(attr) = attr.as_ref() {
                 let qp_type = info.ai_qp_type.cast_unsigned();
-                look(id)?.kept = Some((pd, ibv_qp_init_attr { qp_type, ..*attr }));
+                let kept = Some((pd, ibv_qp_init_attr { qp_type, ..*attr }));
+                *look(id)?.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;
             }
             return Ok(());
         }
@@ -412,10 +414,10 @@ pub(crate) unsafe extern "C" fn rdma_get_request(
         unsafe {
             let to = id.as_mut().ok_or(Errno::EINVAL)?;
             let shell = look(listener)?;
-            if !shell.synchronous {
+            if !shell.is_synchronous() {
                 return Err(Errno::EINVAL);
             }
-            let event = next_event(shell.head.channel)?;
+            let event = next_event((*shell.head()).channel)?;
             if (*event).event != cm_event::CONNECT_REQUEST {
                 super::events::acknowledge(event)?;
                 return Err(Errno::EINVAL);
@@ -423,12 +425,12 @@ pub(crate) unsafe extern "C" fn rdma_get_request(
             let made = (*event).id;
             last(rdma_migrate_id(made, std::ptr::null_mut()))?;
             (*made).event = event;
-            if let Some((pd, attr)) = &shell.kept {
-                let mut attr = *attr;
-                if let Err(error) = last(rdma_create_qp(made, *pd, &raw mut attr)) {
-                    rdma_destroy_id(made);
-                    return Err(error);
-                }
+            let kept = *shell.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((pd, mut attr)) = kept
+                && let Err(error) = last(rdma_create_qp(made, pd, &raw mut attr))
+            {
+                rdma_destroy_id(made);
+                return Err(error);
             }
             *to = made;
         }

@@ -172,7 +172,8 @@ unsafe fn taken(mut event: Event, channel: *mut rdma_event_channel) -> Result<*m
         let (user_context, space) = unsafe { ((*listener).context, (*listener).ps) };
         let id = give(event.id.clone(), channel, user_context, space, false);
         // SAFETY: just made.
-        show(unsafe { look(id) }?).inspect_err(|_| owner.events.acknowledge(1))?;
+        unsafe { look(id).and_then(|shell| show(shell)) }
+            .inspect_err(|_| owner.events.acknowledge(1))?;
         id
     } else {
         std::ptr::with_exposed_provenance_mut(cm::address_of(&event.id))

@@ -1,8 +1,9 @@
 //! Ids: making and destroying, addresses, options.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::abi::*;
 use crate::cm::Id;
@@ -16,18 +17,29 @@ use crate::gid;
 use crate::process::PerProcess;
 use crate::queue_pair::QueuePair;
 
-/// An id as programs hold it.
+/// An id as programs hold it. Its threads may use it in several calls at once, so no call has it for itself.
 #[repr(C)]
 pub(crate) struct IdShell {
-    pub(crate) head: rdma_cm_id,
+    head: UnsafeCell<rdma_cm_id>,
     pub(crate) id: Arc<Id>,
     /// Calls wait for their events; the channel is the id's own.
-    pub(crate) synchronous: bool,
-    path: ibv_sa_path_rec,
+    pub(crate) synchronous: AtomicBool,
+    path: UnsafeCell<ibv_sa_path_rec>,
     /// The attributes that `rdma_create_ep` has kept for the ids of requests.
-    pub(crate) kept: Option<(*mut ibv_pd, ibv_qp_init_attr)>,
+    pub(crate) kept: Mutex<Option<(*mut ibv_pd, ibv_qp_init_attr)>>,
     /// Queues that `rdma_create_qp` has made.
-    pub(crate) own_queues: [bool; 2],
+    pub(crate) own_queues: [AtomicBool; 2],
+}
+
+impl IdShell {
+    /// The program's structure, whose members are read and written one by one, as in C.
+    pub(crate) fn head(&self) -> *mut rdma_cm_id {
+        self.head.get()
+    }
+
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.synchronous.load(Ordering::Relaxed)
+    }
 }
 
 /// The one context of this library, with its protection domain (Verbs V39).
@@ -71,9 +83,9 @@ pub(crate) fn own() -> Result<(*mut ibv_context, *mut ibv_pd, Arc<Context>)> {
 ///
 /// # Safety
 /// Null, or an id of the program's.
-pub(crate) unsafe fn look<'a>(id: *mut rdma_cm_id) -> Result<&'a mut IdShell> {
+pub(crate) unsafe fn look<'a>(id: *mut rdma_cm_id) -> Result<&'a IdShell> {
     // SAFETY: this function's contract.
-    unsafe { id.cast::<IdShell>().as_mut() }.ok_or(Errno::EINVAL)
+    unsafe { id.cast::<IdShell>().as_ref() }.ok_or(Errno::EINVAL)
 }
 
 /// A structure of the program's for an id.
@@ -114,12 +126,12 @@ pub(crate) fn give(
         qp_type: if space == ps::UDP { qpt::UD } else { qpt::RC },
     };
     let shell = IdShell {
-        head,
+        head: UnsafeCell::new(head),
         id: id.clone(),
-        synchronous,
-        path: ibv_sa_path_rec::default(),
-        kept: None,
-        own_queues: [false; 2],
+        synchronous: AtomicBool::new(synchronous),
+        path: UnsafeCell::default(),
+        kept: Mutex::new(None),
+        own_queues: [const { AtomicBool::new(false) }; 2],
     };
     let given: *mut rdma_cm_id = Box::into_raw(Box::new(shell)).cast();
     id.address.store(given.expose_provenance(), Ordering::Release);
@@ -127,35 +139,50 @@ pub(crate) fn give(
 }
 
 /// Show the addresses that an id has, and the device once it is on one.
-pub(crate) fn show(shell: &mut IdShell) -> Result {
+///
+/// # Safety
+/// The program's structure of the id is there.
+pub(crate) unsafe fn show(shell: &IdShell) -> Result {
     let (local, peer) = {
         let inner = shell.id.lock();
         (inner.local, inner.peer)
     };
-    let head = &mut shell.head;
-    if let Some(local) = local {
-        head.route.src_addr = address::write(local).0;
-        head.route.sgid = gid_words(gid::bytes_of(local.ip()));
-    }
-    if let Some(peer) = peer {
-        head.route.dst_addr = address::write(peer).0;
-        head.route.dgid = gid_words(gid::bytes_of(peer.ip()));
-    }
-    if local.is_some_and(|local| !local.ip().is_unspecified()) {
-        let (context, pd, _) = own()?;
-        head.verbs = context;
-        head.pd = pd;
-        head.port_num = 1;
-        head.route.pkey = 0xFFFF;
+    let device = match local {
+        Some(local) if !local.ip().is_unspecified() => Some(own()?),
+        _ => None,
+    };
+    let head = shell.head();
+    // SAFETY: this function's contract.
+    unsafe {
+        if let Some(local) = local {
+            (*head).route.src_addr = address::write(local).0;
+            (*head).route.sgid = gid_words(gid::bytes_of(local.ip()));
+        }
+        if let Some(peer) = peer {
+            (*head).route.dst_addr = address::write(peer).0;
+            (*head).route.dgid = gid_words(gid::bytes_of(peer.ip()));
+        }
+        if let Some((context, pd, _)) = device {
+            (*head).verbs = context;
+            (*head).pd = pd;
+            (*head).port_num = 1;
+            (*head).route.pkey = 0xFFFF;
+        }
     }
     Ok(())
 }
 
 /// The route to the peer (Verbs V115).
-pub(crate) fn show_route(shell: &mut IdShell) {
-    shell.path = ibv_sa_path_rec {
-        dgid: shell.head.route.dgid,
-        sgid: shell.head.route.sgid,
+///
+/// # Safety
+/// As [`show`].
+pub(crate) unsafe fn show_route(shell: &IdShell) {
+    let (head, path) = (shell.head(), shell.path.get());
+    // SAFETY: this function's contract.
+    let (dgid, sgid) = unsafe { ((*head).route.dgid, (*head).route.sgid) };
+    let found = ibv_sa_path_rec {
+        dgid,
+        sgid,
         hop_limit: 64,
         reversible: 1,
         numb_path: 1,
@@ -168,8 +195,12 @@ pub(crate) fn show_route(shell: &mut IdShell) {
         packet_life_time: 14,
         ..ibv_sa_path_rec::default()
     };
-    shell.head.route.path_rec = &raw mut shell.path;
-    shell.head.route.num_paths = 1;
+    // SAFETY: as above; the path is the id's.
+    unsafe {
+        path.write(found);
+        (*head).route.path_rec = path;
+        (*head).route.num_paths = 1;
+    }
 }
 
 /// The queue pair that the program's structure names.
@@ -188,17 +219,17 @@ pub(crate) unsafe fn queue_pair(qp: *mut ibv_qp) -> Result<Option<Arc<QueuePair>
 ///
 /// # Safety
 /// An id of the program's.
-pub(crate) unsafe fn finish(shell: &mut IdShell) -> Result {
-    if !shell.synchronous {
+pub(crate) unsafe fn finish(shell: &IdShell) -> Result {
+    if !shell.is_synchronous() {
         return Ok(());
     }
     // SAFETY: the id's own channel and event.
     unsafe {
-        if !shell.head.event.is_null() {
-            acknowledge(std::mem::replace(&mut shell.head.event, std::ptr::null_mut()))?;
+        if !(*shell.head()).event.is_null() {
+            acknowledge((&raw mut (*shell.head()).event).replace(std::ptr::null_mut()))?;
         }
-        let event = next_event(shell.head.channel)?;
-        shell.head.event = event;
+        let event = next_event((*shell.head()).channel)?;
+        (*shell.head()).event = event;
         match ((*event).event, (*event).status) {
             (cm_event::REJECTED, _) => Err(Errno::ECONNREFUSED),
             (_, 0) => Ok(()),
@@ -241,13 +272,13 @@ pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
         // SAFETY: an id of the program's, which it does not use afterwards.
         unsafe {
             let shell = look(id)?;
-            if !shell.head.event.is_null() && shell.synchronous {
-                acknowledge(std::mem::replace(&mut shell.head.event, std::ptr::null_mut()))?;
+            if !(*shell.head()).event.is_null() && shell.is_synchronous() {
+                acknowledge((&raw mut (*shell.head()).event).replace(std::ptr::null_mut()))?;
             }
             shell.id.destroy();
             let shell = Box::from_raw(id.cast::<IdShell>());
-            if shell.synchronous {
-                ChannelShell::take(shell.head.channel);
+            if shell.is_synchronous() {
+                ChannelShell::take((*shell.head()).channel);
             }
         }
         Ok(0)
@@ -265,13 +296,13 @@ pub(crate) unsafe extern "C" fn rdma_migrate_id(
             let shell = look(id)?;
             let synchronous = channel.is_null();
             let channel = if synchronous { ChannelShell::give()? } else { channel };
-            if shell.synchronous && !shell.head.event.is_null() {
-                acknowledge(std::mem::replace(&mut shell.head.event, std::ptr::null_mut()))?;
+            if shell.is_synchronous() && !(*shell.head()).event.is_null() {
+                acknowledge((&raw mut (*shell.head()).event).replace(std::ptr::null_mut()))?;
             }
             let events = ChannelShell::look(channel)?.events.clone();
             shell.id.migrate(&events);
-            let before = std::mem::replace(&mut shell.head.channel, channel);
-            if std::mem::replace(&mut shell.synchronous, synchronous) {
+            let before = (&raw mut (*shell.head()).channel).replace(channel);
+            if shell.synchronous.swap(synchronous, Ordering::Relaxed) {
                 ChannelShell::take(before);
             }
         }

@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn rdma_leave_multicast(
         unsafe {
             let (shell, group) = (look(id)?, group_at(address)?);
             shell.id.leave_group(group)?;
-            if let Some(queue_pair) = queue_pair(shell.head.qp)? {
+            if let Some(queue_pair) = queue_pair((*shell.head()).qp)? {
                 // Not attached: it has joined in order to send, or its event was never fetched.
                 let _ = queue_pair.detach(group);
             }
