@@ -1,7 +1,7 @@
 //! Asking processes.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::socket::{Stream, connect};
 use crate::{Folder, Process, Record, VERSION};
@@ -10,6 +10,17 @@ use crate::{Folder, Process, Record, VERSION};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest line that is read.
 const LONGEST_LINE: u64 = 1 << 20;
+/// What is read of an answer: some half a million regions and windows in a minute.
+const WHOLE: Limits = Limits { bytes: 256 << 20, time: Duration::from_secs(60) };
+/// What is read of an answer of which the first record is wanted.
+const FIRST: Limits = Limits { bytes: LONGEST_LINE, time: Duration::from_secs(10) };
+
+/// How much of an answer is read. A process may say what it likes, for as long as it likes.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    bytes: u64,
+    time: Duration,
+}
 
 /// A process with a socket.
 #[derive(Debug)]
@@ -41,6 +52,10 @@ pub enum AskError {
     Silent,
     /// The process ended before it had said everything.
     CutShort,
+    /// The answer is longer than is read.
+    TooLong,
+    /// The process says something again and again, and comes to no end.
+    Endless,
     /// The records have another version.
     Version(u32),
     /// A line of the answer is no record.
@@ -55,6 +70,12 @@ impl std::fmt::Display for AskError {
             AskError::NotThere => f.write_str("no process of this number answers"),
             AskError::Silent => write!(f, "it has said nothing for {} s", PATIENCE.as_secs()),
             AskError::CutShort => f.write_str("it ended before it had said everything"),
+            AskError::TooLong => {
+                write!(f, "its answer is longer than {} MiB", WHOLE.bytes >> 20)
+            }
+            AskError::Endless => {
+                write!(f, "it has not come to the end of its answer in {} s", WHOLE.time.as_secs())
+            }
             AskError::Version(version) => write!(
                 f,
                 "its records have version {version}, and this program knows version {VERSION}"
@@ -72,6 +93,7 @@ impl From<io::Error> for AskError {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent,
             io::ErrorKind::ConnectionReset => AskError::CutShort,
+            _ if error.get_ref().is_some_and(|inner| inner.is::<OutOfTime>()) => AskError::Endless,
             _ => AskError::System(error),
         }
     }
@@ -83,7 +105,7 @@ impl From<io::Error> for AskError {
 pub fn processes() -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for (pid, stream) in open_sockets(|_| true) {
-        let process = stream.and_then(|stream| Lines::of(stream).process());
+        let process = stream.and_then(|stream| Lines::of(stream, FIRST).process());
         // The socket was open, and the last adapter behind it ended at this moment.
         if matches!(process, Err(AskError::CutShort)) {
             continue;
@@ -108,7 +130,7 @@ pub fn processes() -> Vec<Found> {
 pub fn ask(pid: u32) -> Result<Answer, AskError> {
     let mut answers = Vec::new();
     for (_, stream) in open_sockets(|number| number == pid) {
-        match stream.and_then(answer) {
+        match stream.and_then(|stream| answer(stream, WHOLE)) {
             Ok(answer) => answers.push(answer),
             // The last adapter behind this socket ended at this moment.
             Err(AskError::CutShort) if !answers.is_empty() => {}
@@ -122,8 +144,8 @@ pub fn ask(pid: u32) -> Result<Answer, AskError> {
 }
 
 /// The answer that comes through one socket.
-fn answer(stream: Stream) -> Result<Answer, AskError> {
-    let mut lines = Lines::of(stream);
+fn answer(stream: Stream, limits: Limits) -> Result<Answer, AskError> {
+    let mut lines = Lines::of(stream, limits);
     let process = lines.process()?;
     let mut records = vec![Record::Process(process.clone())];
     while !matches!(records.last(), Some(Record::End(_))) {
@@ -179,15 +201,45 @@ fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<Stream, AskErr
     open
 }
 
+/// A connection with a last moment.
+struct Timed {
+    stream: Stream,
+    until: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.until {
+            return Err(io::Error::other(OutOfTime));
+        }
+        self.stream.read(into)
+    }
+}
+
+/// The last moment of a [`Timed`] has passed.
+#[derive(Debug)]
+struct OutOfTime;
+
+impl std::fmt::Display for OutOfTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        AskError::Endless.fmt(f)
+    }
+}
+
+impl std::error::Error for OutOfTime {}
+
 /// An answer, as it comes.
 struct Lines {
-    from: BufReader<Stream>,
+    from: BufReader<Timed>,
     text: String,
+    most: u64,
 }
 
 impl Lines {
-    fn of(stream: Stream) -> Lines {
-        Lines { from: BufReader::new(stream), text: String::new() }
+    fn of(stream: Stream, limits: Limits) -> Lines {
+        let until = Instant::now() + limits.time;
+        let from = BufReader::new(Timed { stream, until });
+        Lines { from, text: String::new(), most: limits.bytes }
     }
 
     /// The first record.
@@ -203,6 +255,9 @@ impl Lines {
     /// The next record; `None` at the end of the connection.
     fn next(&mut self) -> Result<Option<Record>, AskError> {
         let begin = self.text.len();
+        if begin as u64 >= self.most {
+            return Err(AskError::TooLong);
+        }
         let read = self.from.by_ref().take(LONGEST_LINE).read_line(&mut self.text)?;
         let line = self.text.get(begin..).unwrap_or_default();
         if read == 0 {
@@ -212,5 +267,40 @@ impl Lines {
             return Err(AskError::CutShort);
         }
         Record::of_line(line).map(Some).map_err(|error| AskError::Garbled(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(windows))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// What is made of the answer of a process that says one line and then another again and again.
+    fn endless(limits: Limits, line: &str) -> AskError {
+        let (ours, mut theirs) = Stream::pair().unwrap();
+        let first = Record::Process(Process { version: VERSION, ..Process::default() }).line();
+        let line = line.to_owned();
+        let says = std::thread::spawn(move || {
+            let mut text = first;
+            while theirs.write_all(text.as_bytes()).is_ok() {
+                text.clone_from(&line);
+            }
+        });
+        let why = answer(ours, limits).unwrap_err();
+        says.join().unwrap();
+        why
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_given_up() {
+        let record = Record::Unknown.line();
+        let forever = Duration::from_secs(1 << 20);
+        let long = endless(Limits { bytes: 1 << 16, time: forever }, &record);
+        assert!(matches!(long, AskError::TooLong), "{long}");
+        let line = endless(Limits { bytes: u64::MAX, time: forever }, "x");
+        assert!(matches!(line, AskError::CutShort), "a line without an end: {line}");
+        let slow = endless(Limits { bytes: u64::MAX, time: Duration::ZERO }, &record);
+        assert!(matches!(slow, AskError::Endless), "{slow}");
     }
 }

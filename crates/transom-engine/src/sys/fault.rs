@@ -1,30 +1,25 @@
 //! The handler for SIGSEGV and SIGBUS: acts on faults of our copy and atomic routines only, and hands
 //! every other one to the handler installed before.
 
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::fork_generation;
 
 /// The handlers that were there before ours: the very first, and the one found last. They differ
-/// when a program installed another one on top and we went on top of that again.
+/// when a program installed another one on top and we went on top of that again. Each is one word, so
+/// that a fault in another thread reads the old one or the new one.
 struct Previous {
-    first: UnsafeCell<MaybeUninit<libc::sigaction>>,
-    latest: UnsafeCell<MaybeUninit<libc::sigaction>>,
+    first: AtomicUsize,
+    latest: AtomicUsize,
 }
 
-// SAFETY: written in one thread's `InstallLock` before the handler that reads it is installed. A later change
-// (`recheck`) replaces plain words while only faults that are not ours read them.
-unsafe impl Sync for Previous {}
+/// A handler with three arguments, in a word beside its address: no address of a program has this bit.
+const THREE: usize = 1 << (usize::BITS - 1);
 
 const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
-static PREVIOUS: [Previous; 2] = [const {
-    Previous {
-        first: UnsafeCell::new(MaybeUninit::zeroed()),
-        latest: UnsafeCell::new(MaybeUninit::zeroed()),
-    }
-}; 2];
+static PREVIOUS: [Previous; 2] =
+    [const { Previous { first: AtomicUsize::new(0), latest: AtomicUsize::new(0) } }; 2];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Admits one thread of this process at a time. No mutex: a forked child whose parent's other
@@ -89,13 +84,11 @@ pub fn recheck() {
         if now.sa_sigaction == handler as *const () as usize {
             continue;
         }
-        // SAFETY: under this thread's lock; see `Previous`.
-        unsafe {
-            if first_time {
-                *previous.first.get() = MaybeUninit::new(now);
-            }
-            *previous.latest.get() = MaybeUninit::new(now);
+        let three = if now.sa_flags & libc::SA_SIGINFO == 0 { 0 } else { THREE };
+        if first_time {
+            previous.first.store(now.sa_sigaction | three, Ordering::Release);
         }
+        previous.latest.store(now.sa_sigaction | three, Ordering::Release);
         let mut ours = now;
         ours.sa_sigaction = handler as *const () as usize;
         ours.sa_flags = libc::SA_SIGINFO
@@ -153,15 +146,14 @@ fn mark(context: *mut libc::c_void) -> bool {
 fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = &PREVIOUS[usize::from(signal == libc::SIGBUS)];
     let cell = if mark(context) { &previous.first } else { &previous.latest };
-    // SAFETY: written before this handler was installed; see `Previous`.
-    let action = unsafe { (*cell.get()).assume_init() };
-    match action.sa_sigaction {
+    let found = cell.load(Ordering::Acquire);
+    match found & !THREE {
         // The default, and what the kernel does about ignored faults: die. Put the default back and
         // return; the instruction faults again. A signal that a process sent is sent again.
-        libc::SIG_DFL | libc::SIG_IGN => {
+        before @ (libc::SIG_DFL | libc::SIG_IGN) => {
             // SAFETY: sigaction and raise are async-signal-safe; a zeroed action is the default.
             unsafe {
-                if action.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 {
+                if before == libc::SIG_IGN && (*info).si_code <= 0 {
                     return;
                 }
                 let default: libc::sigaction = std::mem::zeroed();
@@ -171,7 +163,7 @@ fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
                 }
             }
         }
-        address if action.sa_flags & libc::SA_SIGINFO != 0 => {
+        address if found & THREE != 0 => {
             // SAFETY: installed as a three-argument handler of this signal.
             let f: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute::<usize, _>(address) };

@@ -13,6 +13,8 @@ const MOST_OBJECTS: usize = 10_000;
 const MOST_REFUSALS: usize = 2_000;
 /// Accesses that are kept: the latest.
 const MOST_ACCESSES: usize = 20_000;
+/// Processes that have ended, of which all is kept: the latest.
+const MOST_ENDED: usize = 100;
 /// Queue pairs and connections whose peer is remembered.
 const MOST_PEERS: usize = 10_000;
 
@@ -22,7 +24,7 @@ type Moment = f64;
 /// A process.
 #[derive(Clone, Debug, Serialize)]
 struct Seen {
-    /// Counted from 0: a process id may be used again.
+    /// Counted from 0: a process id may be used again. No number is used twice.
     process: usize,
     pid: u32,
     program: String,
@@ -101,6 +103,8 @@ pub(super) struct LeftOut {
     pub(super) open: u64,
     pub(super) refusals: u64,
     pub(super) accesses: u64,
+    /// Processes that have ended, with all that was seen of them.
+    pub(super) processes: u64,
 }
 
 /// The part of a history that is newer than a sample, as the page takes it.
@@ -113,7 +117,7 @@ struct Update<'a> {
     /// When the watch began, by the clock of the day: milliseconds since 1970.
     began_unix_ms: u64,
     transom: &'static str,
-    processes: &'a [Seen],
+    processes: Vec<&'a Seen>,
     objects: Vec<&'a Object>,
     accesses: Vec<&'a Access>,
     refusals: Vec<&'a Refused>,
@@ -129,7 +133,8 @@ pub(super) struct History {
     began_unix_ms: u64,
     sample: u64,
     at: Moment,
-    processes: Vec<Seen>,
+    processes: BTreeMap<usize, Seen>,
+    next_process: usize,
     objects: BTreeMap<u64, Object>,
     /// The newest object of each.
     ids: BTreeMap<Key, u64>,
@@ -150,7 +155,8 @@ impl History {
             began_unix_ms,
             sample: 0,
             at: 0.0,
-            processes: Vec::new(),
+            processes: BTreeMap::new(),
+            next_process: 0,
             objects: BTreeMap::new(),
             ids: BTreeMap::new(),
             next: 0,
@@ -168,8 +174,8 @@ impl History {
         self.at = milliseconds(at);
         let mut there = Vec::new();
         for (pid, answer) in answers {
-            let known =
-                self.processes.iter().position(|one| one.pid == pid && one.ended_ms.is_none());
+            let mut live = self.processes.values().filter(|one| one.ended_ms.is_none());
+            let known = live.find(|one| one.pid == pid).map(|one| one.process);
             match answer {
                 Ok(records) => {
                     let process = known.unwrap_or_else(|| self.begin(pid));
@@ -180,25 +186,54 @@ impl History {
                 Err(why) => {
                     let process = known.unwrap_or_else(|| self.begin(pid));
                     there.push(process);
-                    self.processes[process].silent = why.to_string();
+                    if let Some(seen) = self.processes.get_mut(&process) {
+                        seen.silent = why.to_string();
+                    }
                 }
             }
         }
         let ended: Vec<usize> = self
             .processes
-            .iter()
+            .values()
             .filter(|one| one.ended_ms.is_none() && !there.contains(&one.process))
             .map(|one| one.process)
             .collect();
         for process in ended {
-            self.processes[process].ended_ms = Some(self.at);
+            if let Some(seen) = self.processes.get_mut(&process) {
+                seen.ended_ms = Some(self.at);
+            }
             self.close_others(process, "closed by the end of the process");
         }
+        self.forget_ended();
+    }
+
+    /// Forget the processes that ended first, beyond those that are kept.
+    fn forget_ended(&mut self) {
+        let ended = self.processes.values().filter(|one| one.ended_ms.is_some());
+        let mut ended: Vec<(Moment, usize)> =
+            ended.map(|one| (one.ended_ms.unwrap_or_default(), one.process)).collect();
+        ended.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ended.truncate(ended.len().saturating_sub(MOST_ENDED));
+        if ended.is_empty() {
+            return;
+        }
+        self.left_out.processes += ended.len() as u64;
+        for (_, process) in ended {
+            self.processes.remove(&process);
+        }
+        let kept = &self.processes;
+        self.objects.retain(|_, one| kept.contains_key(&one.process));
+        self.ids.retain(|key, _| kept.contains_key(&key.0));
+        self.refusals.retain(|key, _| kept.contains_key(&key.0));
+        self.peers.iter_mut().for_each(|peers| peers.0.retain(|key, _| kept.contains_key(&key.0)));
+        let objects = &self.objects;
+        self.accesses.retain(|one| objects.contains_key(&one.object));
     }
 
     fn begin(&mut self, pid: u32) -> usize {
-        let process = self.processes.len();
-        self.processes.push(Seen {
+        let process = self.next_process;
+        self.next_process += 1;
+        let seen = Seen {
             process,
             pid,
             program: String::new(),
@@ -208,22 +243,25 @@ impl History {
             refusals: 0,
             silent: String::new(),
             ended_ms: None,
-        });
+        };
+        self.processes.insert(process, seen);
         process
     }
 
     fn take(&mut self, process: usize, records: Vec<Record>) {
-        self.processes[process].adapters.clear();
-        self.processes[process].silent.clear();
+        let Some(seen) = self.processes.get_mut(&process) else { return };
+        seen.adapters.clear();
+        seen.silent.clear();
         self.left_out.open = 0;
+        let mut adapters = Vec::new();
         for record in records {
             match record {
                 Record::Process(one) => {
-                    let seen = &mut self.processes[process];
+                    let Some(seen) = self.processes.get_mut(&process) else { return };
                     (seen.program, seen.transom) = (one.program, one.transom);
                     (seen.connections, seen.refusals) = (one.connections, one.refusals);
                 }
-                Record::Adapter(one) => self.processes[process].adapters.push(Adapter {
+                Record::Adapter(one) => adapters.push(Adapter {
                     adapter: one.adapter,
                     name: one.name,
                     address: one.address,
@@ -248,6 +286,9 @@ impl History {
                 Record::Refusal(one) => self.refused(process, *one),
                 Record::End(_) | Record::Unknown => {}
             }
+        }
+        if let Some(seen) = self.processes.get_mut(&process) {
+            seen.adapters = adapters;
         }
         self.close_others(process, "closed between two looks");
         let (peers, sample) = (&self.peers, self.sample);
@@ -392,8 +433,9 @@ impl History {
 
     /// A name for an exported page, of letters, digits and hyphens.
     pub(super) fn file_name(&self) -> String {
-        match &self.processes[..] {
-            [one] => format!("transom-map-{}.html", one.pid),
+        let mut all = self.processes.values();
+        match (all.next(), all.next()) {
+            (Some(one), None) => format!("transom-map-{}.html", one.pid),
             _ => "transom-map.html".to_owned(),
         }
     }
@@ -405,7 +447,7 @@ impl History {
             at_ms: self.at,
             began_unix_ms: self.began_unix_ms,
             transom: env!("CARGO_PKG_VERSION"),
-            processes: &self.processes,
+            processes: self.processes.values().collect(),
             objects: self.objects.values().filter(|one| one.changed > sample).collect(),
             accesses: self.accesses.iter().filter(|one| one.changed > sample).collect(),
             refusals: self.refusals.values().filter(|one| one.changed > sample).collect(),
@@ -621,6 +663,51 @@ mod tests {
         history.apply(seconds(2), answer(vec![connection, window(1, 0)]));
         history.apply(seconds(3), answer(vec![window(1, 0)]));
         assert_eq!(update(&history, 1)["objects"][0]["peer"], "127.0.0.1:999");
+    }
+
+    /// What is kept of processes that have ended has a bound, whatever they were.
+    #[test]
+    fn of_processes_that_have_ended_the_latest_are_kept() {
+        let mut history = History::new(0);
+        let one = |pid: u32| {
+            let process = Process { pid, program: "it".to_owned(), ..Process::default() };
+            let connection = Record::Connection(Box::new(Connection {
+                adapter: 1,
+                queue_pair: Some(7),
+                peer: "127.0.0.1:999".to_owned(),
+                ..Connection::default()
+            }));
+            let records = vec![connection, window(1, 2), refusal(1, SECOND)];
+            (pid, Ok([vec![Record::Process(process)], records].concat()))
+        };
+        let lives = || vec![one(1)];
+        for pid in 2..=MOST_ENDED as u32 + 1 {
+            history.apply(seconds(pid.into()), vec![one(1), one(pid)]);
+        }
+        history.apply(seconds(1000), lives());
+        let count = MOST_ENDED + 1;
+        let all = update(&history, 0);
+        assert_eq!(
+            all["processes"].as_array().unwrap().len(),
+            count,
+            "all, and the one that lives"
+        );
+        assert_eq!((lists(&all), history.left_out.processes), ([count; 3], 0));
+        history.apply(seconds(1001), vec![one(1), one(5000)]);
+        history.apply(seconds(1002), lives());
+        let all = update(&history, 0);
+        let pids: Vec<u64> = all["processes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["pid"].as_u64().unwrap())
+            .collect();
+        assert_eq!(pids.len(), count);
+        assert!(
+            pids.contains(&1) && !pids.contains(&2) && pids.contains(&3) && pids.contains(&5000)
+        );
+        assert_eq!((lists(&all), &all["left_out"]["processes"]), ([count; 3], &1.into()));
+        assert_eq!((history.ids.len(), history.peers[0].0.len()), (count, count));
     }
 
     #[test]

@@ -86,6 +86,7 @@
     model.began = told.began_unix_ms;
     model.processes = told.processes;
     model.leftOut = told.left_out;
+    forget();
     for (const object of told.objects) {
       place(object);
       object.kind = rightsClass(object.rights);
@@ -101,6 +102,16 @@
       model.refusals.set(refusal.key, refusal);
     }
   }
+
+  // The watch forgets processes that ended long ago, and so does the page.
+  function forget() {
+    const kept = new Set(model.processes.map((one) => one.process));
+    let gone = false;
+    for (const [id, one] of model.objects) if (!kept.has(one.process)) gone = model.objects.delete(id);
+    for (const [key, one] of model.refusals) if (!kept.has(one.process)) model.refusals.delete(key);
+    if (gone) model.accesses = model.accesses.filter((one) => model.objects.has(one.object));
+  }
+  const chosen = () => model.processes.find((one) => one.process === view.process);
 
   // The object that a refusal names, as it is known from elsewhere.
   function known(refusal, named) {
@@ -124,7 +135,7 @@
   // The end of the time line: of a process that has ended, the moment before, so that its last state is
   // shown rather than nothing.
   function end() {
-    const process = model.processes[view.process];
+    const process = chosen();
     return process && process.ended_ms !== null ? process.ended_ms - 0.01 : model.at;
   }
   const moment = () => (view.moment === null ? end() : view.moment);
@@ -517,10 +528,10 @@
     if (all.length > list.length + (view.quiet ? 0 : quiet)) {
       elements.push(html("p", { class: "none-yet" }, `${all.length - list.length} strips more are not drawn.`));
     }
-    const { objects, open, refusals, accesses } = model.leftOut;
-    if (objects || open || refusals || accesses) {
+    const { objects, open, refusals, accesses, processes } = model.leftOut;
+    if (objects || open || refusals || accesses || processes) {
       elements.push(html("p", { class: "none-yet" }, `Left out: ${open || 0} regions and windows that are open, ${objects || 0} closed ones, `
-        + `${refusals || 0} refusals and ${accesses || 0} accesses, each the oldest.`));
+        + `${refusals || 0} refusals, ${accesses || 0} accesses and ${processes || 0} processes that have ended, each the oldest.`));
     }
     if (!all.length) {
       elements.push(html("p", { class: "none-yet" }, model.processes.length
@@ -781,12 +792,12 @@
   function renderHead() {
     const select = $("process");
     const names = model.processes.map((one) => `${one.pid} ${one.program}${one.ended_ms === null ? "" : " (ended)"}${one.refusals ? `, ${one.refusals} refusals` : ""}`);
-    if (select.children.length !== names.length || [...select.children].some((one, i) => one.textContent !== names[i])) {
-      select.replaceChildren(...names.map((name, i) => html("option", { value: i }, name)));
+    if (select.children.length !== names.length || [...select.children].some((one, i) => one.textContent !== names[i] || one.value !== String(model.processes[i].process))) {
+      select.replaceChildren(...names.map((name, i) => html("option", { value: model.processes[i].process }, name)));
     }
     select.value = String(view.process);
     $("chooser").hidden = names.length < 2;
-    const process = model.processes[view.process];
+    const process = chosen();
     $("program").hidden = names.length > 1;
     $("program").textContent = process ? `${process.program} (process ${process.pid})` : "";
     let state = lost ? "the watch has ended; this is the last that it saw" : live ? "live" : `exported ${new Date(model.began + model.at).toLocaleString()} by Transom ${transom}`;
@@ -797,7 +808,7 @@
   }
 
   function render() {
-    if (view.process >= model.processes.length) view.process = 0;
+    if (!chosen() && model.processes.length) view.process = model.processes[0].process;
     renderHead();
     renderSide();
     renderStrips();
