@@ -74,6 +74,18 @@ impl Rules {
         found.map_or_else(|| self.rules.iter().all(|rule| rule.keeps_tcp), |rule| !rule.keeps_tcp)
     }
 
+    /// Whether any connection of `program` can be switched, whatever its address.
+    #[must_use]
+    pub fn may_switch(&self, program: &str) -> bool {
+        let everywhere = |rule: &Rule| rule.network.is_none() && rule.ports == (0, u16::MAX);
+        let mut mine = self.rules.iter().filter(|rule| rule.is_for(program));
+        !self.off
+            && match mine.find(|rule| !rule.keeps_tcp || everywhere(rule)) {
+                Some(rule) => !rule.keeps_tcp,
+                None => self.rules.iter().all(|rule| rule.keeps_tcp),
+            }
+    }
+
     /// Whether nothing is ever switched.
     #[must_use]
     pub fn is_off(&self) -> bool {
@@ -82,13 +94,16 @@ impl Rules {
 }
 
 impl Rule {
-    fn matches(&self, program: &str, at: SocketAddr) -> bool {
-        let named = self.program.as_deref().is_none_or(|name| match name.strip_suffix('*') {
+    fn is_for(&self, program: &str) -> bool {
+        self.program.as_deref().is_none_or(|name| match name.strip_suffix('*') {
             Some(start) => program.starts_with(start),
             None => program == name,
-        });
+        })
+    }
+
+    fn matches(&self, program: &str, at: SocketAddr) -> bool {
         let (first, last) = self.ports;
-        named
+        self.is_for(program)
             && (first..=last).contains(&at.port())
             && self.network.is_none_or(|(network, bits)| same(network, at.ip(), bits))
     }
@@ -205,6 +220,28 @@ mod tests {
         assert!(switched("redis-server@", "redis-server", "127.0.0.1:1"));
         assert!(switched("!:22 !psql@", "nginx", "127.0.0.1:1"), "refusals only");
         assert!(!switched("!:22 !psql@", "psql", "127.0.0.1:1"));
+    }
+
+    #[test]
+    fn a_program_is_left_out_that_no_address_is_switched_of() {
+        for (rules, program, expected) in [
+            ("", "x", true),
+            ("off", "x", false),
+            (":80,off", "x", false),
+            ("!x@", "x", false),
+            ("!x@", "y", true),
+            ("!x@:80", "x", true),
+            ("!x@10.0.0.0/8", "x", true),
+            ("x@:80,!x@", "x", true),
+            ("!x@,x@:80", "x", false),
+            ("x@", "y", false),
+            (":80", "y", true),
+            ("!:22,!psql*@", "psql-17", false),
+            ("!", "x", false),
+        ] {
+            let may = Rules::parse(rules).is_ok_and(|rules| rules.may_switch(program));
+            assert_eq!(may, expected, "{rules} {program}");
+        }
     }
 
     #[test]
