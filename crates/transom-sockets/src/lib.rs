@@ -10,7 +10,9 @@
 //! | `stream` | receiving and sending |
 //! | `ready` | whether a socket is ready, and waiting for one of several |
 //! | `epoll` | epoll sets with switched sockets |
-//! | `lock`, `spin`, `sys` | locks across processes, looking before sleeping, system calls |
+//! | `process`, `mutex` | which process this is, behind any `fork`, and locks that it can use |
+//! | `lock`, `spin` | locks across processes, looking before sleeping |
+//! | `memory`, `sys` | memory and system calls straight from the kernel |
 //!
 //! Calls of the program go on to the next definition of their name; the library's own system calls go to
 //! the kernel, so that none of them comes back here. Nothing is started, no signal is taken, and a
@@ -26,7 +28,10 @@
 mod calls;
 mod epoll;
 mod lock;
+mod memory;
+mod mutex;
 mod offer;
+mod process;
 mod ready;
 mod spin;
 mod stream;

@@ -1,15 +1,13 @@
-//! Locks: across processes in the segment, which survive the death of their holder, and within this
-//! process.
+//! Locks across processes, in the segment, which survive the death of their holder.
 
-use std::cell::{Cell, UnsafeCell};
-use std::ops::{Deref, DerefMut};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::sys;
+use super::{process, sys};
 
 /// A thread sleeps on the word; the other bits are the number of the thread that has the lock.
-const SLEEPERS: u32 = 1 << 31;
+pub(super) const SLEEPERS: u32 = 1 << 31;
 
 thread_local! {
     static TID: Cell<u32> = const { Cell::new(0) };
@@ -17,6 +15,7 @@ thread_local! {
 
 /// This thread's number.
 pub(crate) fn thread() -> u32 {
+    process::generation();
     TID.with(|known| {
         if known.get() == 0 {
             known.set(sys::tid());
@@ -25,9 +24,9 @@ pub(crate) fn thread() -> u32 {
     })
 }
 
-/// In the child of a fork.
-pub(crate) fn forget_thread() {
-    TID.with(|known| known.set(0));
+/// In the child of a fork: the number that this thread had in the parent, if that was asked for.
+pub(crate) fn forget_thread() -> u32 {
+    TID.with(|known| known.replace(0))
 }
 
 /// A lock in a word that processes share. Everything that happens under it takes effect by one store,
@@ -93,47 +92,5 @@ impl Drop for Locked<'_> {
         if self.0.swap(0, Ordering::Release) & SLEEPERS != 0 {
             sys::wake(self.0, 1);
         }
-    }
-}
-
-/// A value that threads of this process share. `fork` takes each of them, so that none is held by a
-/// thread that the child does not have.
-pub(crate) struct Mutex<T> {
-    word: AtomicU32,
-    value: UnsafeCell<T>,
-}
-
-// SAFETY: the value is reached by one thread at a time.
-unsafe impl<T: Send> Sync for Mutex<T> {}
-
-impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Mutex<T> {
-        Mutex { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
-    }
-
-    /// `None`: this thread has it already, and is in a signal handler now.
-    pub(crate) fn lock(&self) -> Option<Guard<'_, T>> {
-        Some(Guard { _lock: Locked::take(&self.word)?, value: &self.value })
-    }
-}
-
-pub(crate) struct Guard<'a, T> {
-    _lock: Locked<'a>,
-    value: &'a UnsafeCell<T>,
-}
-
-impl<T> Deref for Guard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: the lock is this thread's.
-        unsafe { &*self.value.get() }
-    }
-}
-
-impl<T> DerefMut for Guard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is this thread's.
-        unsafe { &mut *self.value.get() }
     }
 }

@@ -16,7 +16,7 @@ use transom_switch::layout::{HEADER, Header, Side};
 use transom_switch::rules::Rules;
 use transom_switch::session::{Session, State};
 
-use super::lock::Mutex;
+use super::mutex::Mutex;
 use super::sys;
 use super::table::{self, Socket};
 
@@ -74,6 +74,12 @@ fn program() -> String {
     let name = first.rsplit('/').next().unwrap_or_default().trim_start_matches('-');
     // Text behind a colon is a title that the program has given itself.
     name.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// Whether the rules keep every connection of this program on TCP.
+pub(crate) fn leaves_out() -> bool {
+    let wishes = wishes();
+    !wishes.rules.may_switch(&wishes.program)
 }
 
 /// Whether any connection may be switched.

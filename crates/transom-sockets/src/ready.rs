@@ -255,11 +255,12 @@ impl Poll<'_> {
                 continue;
             }
             let kinds = Arc::clone(&self.kinds);
-            let waiting: Vec<Waiting<'_>> = kinds
+            let waiting: Vec<_> = kinds
                 .iter()
-                .filter_map(|kind| match kind {
-                    Kind::Socket(held) => held.session().map(Waiting::new),
-                    _ => None,
+                .map(|kind| match kind {
+                    Kind::Socket(held) => (held.session().map(Waiting::new), None),
+                    Kind::Set(set) => (None, Some(set.waits_otherwise())),
+                    Kind::Kernel | Kind::Young { .. } => (None, None),
                 })
                 .collect();
             let mut most = None;
@@ -268,10 +269,7 @@ impl Poll<'_> {
                 let wanted = u32::from(entry.events.cast_unsigned());
                 match kind {
                     Kind::Kernel | Kind::Young { .. } => {}
-                    Kind::Set(set) => {
-                        set.arm_all();
-                        found |= set.is_ready();
-                    }
+                    Kind::Set(set) => found |= set.is_ready(),
                     Kind::Socket(held) => {
                         let Some(session) = held.session() else { continue };
                         arm(&session, wanted, 0);

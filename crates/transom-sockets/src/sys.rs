@@ -111,6 +111,71 @@ pub(crate) fn read(fd: c_int, to: &mut [u8]) -> Result<usize, Errno> {
     unsafe { call!(libc::SYS_read, fd, to.as_mut_ptr(), to.len()) }
 }
 
+/// What is in a file of `/proc`, which does not say how long it is.
+pub(crate) fn read_whole(path: &CStr) -> Result<Vec<u8>, Errno> {
+    let file = open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    let done = loop {
+        match read(file, &mut piece) {
+            Ok(0) => break Ok(all),
+            Ok(got) => all.extend_from_slice(piece.get(..got).unwrap_or_default()),
+            Err(error) => break Err(error),
+        }
+    };
+    close(file);
+    done
+}
+
+/// Call `act` with the name of each entry of a folder.
+pub(crate) fn each_name(path: &CStr, mut act: impl FnMut(&CStr)) {
+    /// Where the length of an entry lies in `struct linux_dirent64`, and its name.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let Ok(folder) = open(path, flags, 0) else { return };
+    let mut entries = [0_u8; 4096];
+    loop {
+        let (at, room) = (entries.as_mut_ptr(), entries.len());
+        // SAFETY: the kernel writes at most the array.
+        let got = unsafe { call!(libc::SYS_getdents64, folder, at, room) }.unwrap_or_default();
+        let mut rest = entries.get(..got).unwrap_or_default();
+        if rest.is_empty() {
+            return close(folder);
+        }
+        while let Some(&[low, high]) = rest.get(LENGTH..LENGTH + 2) {
+            let length = usize::from(u16::from_ne_bytes([low, high]));
+            if let Some(name) = rest.get(NAME..length)
+                && let Ok(name) = CStr::from_bytes_until_nul(name)
+            {
+                act(name);
+            }
+            rest = rest.get(length.max(NAME)..).unwrap_or_default();
+        }
+    }
+}
+
+/// Where a symbolic link leads to.
+pub(crate) fn link<'a>(path: &CStr, to: &'a mut [u8]) -> Option<&'a [u8]> {
+    let (at, room) = (to.as_mut_ptr(), to.len());
+    // SAFETY: the path is a C string, and the kernel writes at most the slice.
+    let got = unsafe { call!(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), at, room) };
+    to.get(..got.ok()?)
+}
+
+pub(crate) fn descriptor_flags(fd: c_int) -> Result<c_int, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_fcntl, fd, libc::F_GETFD) }.map(|flags| flags as c_int)
+}
+
+/// Pages of zeros.
+pub(crate) fn pages(length: usize) -> Option<*mut u8> {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the kernel chooses an address that is free.
+    let at = unsafe { call!(libc::SYS_mmap, 0, length, rights, flags, -1_isize, 0) };
+    at.ok().map(|at| at as *mut u8)
+}
+
 pub(crate) fn write(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel reads from the slice.
     unsafe { call!(libc::SYS_write, fd, from.as_ptr(), from.len()) }

@@ -11,11 +11,12 @@ use transom_switch::layout::{HEADER, Header, Side};
 use transom_switch::session::Session;
 
 use super::epoll::Set;
-use super::lock::Mutex;
+use super::mutex::Mutex;
 use super::offer;
+pub(crate) use super::process::may_change;
 use super::spin::Spin;
 use super::sys;
-use super::young::{self, Young};
+use super::young::Young;
 
 /// Descriptors from here on stay with TCP.
 const DESCRIPTORS: usize = 65_536;
@@ -397,8 +398,7 @@ pub(crate) fn forget(fd: c_int) -> Option<Left> {
             one.closed(fd);
         }
         Entry::Socket(socket) => {
-            socket.users.fetch_add(1, Ordering::AcqRel);
-            let held = Held(socket);
+            let held = held_again(socket);
             super::epoll::forget(socket, fd);
             set(fd, UNKNOWN);
             if socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -445,6 +445,21 @@ pub(crate) fn each_socket(mut act: impl FnMut(c_int, &Session<'_>)) {
     }
 }
 
+/// Each epoll set, once for each descriptor.
+pub(crate) fn each_set(mut act: impl FnMut(c_int, &'static Set)) {
+    for (fd, word) in known().iter().enumerate() {
+        if let Entry::Set(set) = decoded(word.load(Ordering::Acquire)) {
+            act(fd as c_int, set);
+        }
+    }
+}
+
+/// The socket, held, by a call that has its descriptor still.
+pub(crate) fn held_again(socket: &'static Socket) -> Held {
+    socket.users.fetch_add(1, Ordering::AcqRel);
+    Held(socket)
+}
+
 /// A young connection stays with TCP for good.
 pub(crate) fn stays(fd: c_int) {
     if let Entry::Socket(socket) = entry(fd) {
@@ -474,45 +489,8 @@ pub(crate) fn is_frozen() -> bool {
     FROZEN.load(Ordering::Relaxed)
 }
 
-/// A word that is zero in the child of a fork, however it was made, and not in one of `vfork`.
-static SAME: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
-static PROCESS: AtomicU32 = AtomicU32::new(0);
-
-/// Whether the table is this process's: not in the child of `vfork`, which has its own descriptors and its
-/// parent's memory.
-pub(crate) fn may_change() -> bool {
-    let known = SAME.load(Ordering::Acquire);
-    // SAFETY: the page is never unmapped.
-    let same = match unsafe { known.as_ref() } {
-        Some(word) => word,
-        None => {
-            PROCESS.store(sys::pid(), Ordering::Relaxed);
-            let Some(page) = sys::page_wiped_on_fork() else { return true };
-            // SAFETY: a fresh page, for good.
-            let word = unsafe { &*page };
-            word.store(1, Ordering::Relaxed);
-            SAME.store(page, Ordering::Release);
-            word
-        }
-    };
-    if same.load(Ordering::Relaxed) == 0 {
-        same.store(1, Ordering::Relaxed);
-        super::lock::forget_thread();
-        after_fork();
-        return true;
-    }
-    PROCESS.load(Ordering::Relaxed) == sys::pid()
-}
-
-/// In the child of a fork: it is a process of its own, and marks the ports at which it accepts.
+/// In the child of a fork, which marks the ports at which it accepts.
 pub(crate) fn after_fork() {
-    // SAFETY: as in `may_change`.
-    if let Some(word) = unsafe { SAME.load(Ordering::Acquire).as_ref() } {
-        word.store(1, Ordering::Relaxed);
-    }
-    PROCESS.store(sys::pid(), Ordering::Relaxed);
-    young::forked(true);
-    super::epoll::after_fork();
     for word in known() {
         if word.load(Ordering::Relaxed) == LISTENER {
             word.store(UNKNOWN, Ordering::Relaxed);
@@ -525,9 +503,4 @@ pub(crate) fn forget_range(first: usize, last: usize) -> Vec<Left> {
     let range = known().iter().enumerate().skip(first).take_while(|(fd, _)| *fd <= last);
     let used = range.filter(|(_, word)| word.load(Ordering::Relaxed) != UNKNOWN);
     used.filter_map(|(fd, _)| forget(fd as c_int)).collect()
-}
-
-/// While this is held, a fork finds the table whole.
-pub(crate) fn pause() -> impl Sized {
-    (POOL.lock(), young::pause())
 }

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use transom_switch::layout::Side;
 
-use super::lock::Mutex;
+use super::epoll::{self, Switch};
+use super::mutex::Mutex;
 use super::offer::{self, Outcome};
 use super::sys;
 use super::table::{self, Held, Socket};
@@ -103,15 +104,15 @@ impl Drop for Flight {
 /// The counts of a young connection.
 #[derive(Default)]
 pub(crate) struct Young {
-    /// Calls in flight, in a page that children of a fork share. Null: not a young connection.
-    word: AtomicPtr<AtomicU32>,
-    /// How often this process had forked when it took the word.
-    forks: AtomicU32,
+    /// Calls in flight. None: not a young connection.
+    word: Shared,
     sent: AtomicU64,
     received: AtomicU64,
     turns: AtomicU32,
     /// Something was received, and nothing was sent since.
     heard: AtomicBool,
+    /// Behind its first turn, some call of this library has waited for it by itself.
+    asked: AtomicBool,
     /// The limits: turns, bytes sent, bytes received.
     most_turns: AtomicU32,
     most_sent: AtomicU64,
@@ -134,11 +135,6 @@ fn fresh_word() -> Option<*mut AtomicU32> {
     Some(word)
 }
 
-/// While this is held, a fork finds the words whole.
-pub(crate) fn pause() -> impl Sized {
-    WORDS.lock()
-}
-
 /// This process has forked, or is the child, which takes no word from its parent's page. Words in use are
 /// shared from now on, and are not used again.
 pub(crate) fn forked(child: bool) {
@@ -148,26 +144,25 @@ pub(crate) fn forked(child: bool) {
     }
 }
 
-impl Young {
+/// A word in a page that children of a fork share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    word: AtomicPtr<AtomicU32>,
+    /// How often this process had forked when it took the word.
+    forks: AtomicU32,
+}
+
+impl Shared {
     #[inline]
-    fn word(&self) -> Option<&AtomicU32> {
+    fn get(&self) -> Option<&AtomicU32> {
         // SAFETY: pages of words are never unmapped.
         unsafe { self.word.load(Ordering::Acquire).as_ref() }
     }
 
-    /// A connection begins at this end.
-    pub(crate) fn begin(&self, side: Side) {
-        for count in [&self.sent, &self.received, &self.peer] {
-            count.store(0, Ordering::Relaxed);
-        }
-        self.turns.store(0, Ordering::Relaxed);
-        self.heard.store(false, Ordering::Relaxed);
-        let later = u32::from(side == Side::Passive);
-        self.most_turns.store(TURNS + later, Ordering::Relaxed);
-        self.most_sent.store(BYTES << later, Ordering::Relaxed);
-        self.most_received.store(BYTES, Ordering::Relaxed);
+    /// Begin with 0, in a word that no child uses for something else.
+    pub(crate) fn begin(&self) {
         let forks = FORKS.load(Ordering::Relaxed);
-        match self.word() {
+        match self.get() {
             Some(word) if self.forks.load(Ordering::Relaxed) == forks => {
                 word.store(0, Ordering::Release);
             }
@@ -177,6 +172,39 @@ impl Young {
                 self.word.store(word, Ordering::Release);
             }
         }
+    }
+
+    /// Whether all of these bits are set. Without a word, everything has been said.
+    #[inline]
+    pub(crate) fn has(&self, bits: u32) -> bool {
+        self.get().is_none_or(|word| word.load(Ordering::SeqCst) & bits == bits)
+    }
+
+    /// Set these bits; whether one of them was not.
+    pub(crate) fn say(&self, bits: u32) -> bool {
+        self.get().is_some_and(|word| word.fetch_or(bits, Ordering::SeqCst) & bits != bits)
+    }
+}
+
+impl Young {
+    #[inline]
+    fn word(&self) -> Option<&AtomicU32> {
+        self.word.get()
+    }
+
+    /// A connection begins at this end.
+    pub(crate) fn begin(&self, side: Side) {
+        for count in [&self.sent, &self.received, &self.peer] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.turns.store(0, Ordering::Relaxed);
+        self.heard.store(false, Ordering::Relaxed);
+        self.asked.store(false, Ordering::Relaxed);
+        let later = u32::from(side == Side::Passive);
+        self.most_turns.store(TURNS + later, Ordering::Relaxed);
+        self.most_sent.store(BYTES << later, Ordering::Relaxed);
+        self.most_received.store(BYTES, Ordering::Relaxed);
+        self.word.begin();
     }
 
     /// The connection stays with TCP for good, unless it is switched already.
@@ -237,7 +265,10 @@ pub(crate) fn enter(fd: c_int, what: Use) -> Served {
 }
 
 fn enter_young(held: Held, fd: c_int, what: Use) -> Served {
-    let mut begin = 0;
+    let (mut begin, mut tried) = (0, false);
+    if what == Use::Wait && held.young.turns.load(Ordering::Relaxed) > 0 {
+        held.young.asked.store(true, Ordering::Relaxed);
+    }
     loop {
         let Some(word) = held.young.word() else { return Served::Kernel(Flight(None)) };
         let seen = word.load(Ordering::Acquire);
@@ -260,8 +291,9 @@ fn enter_young(held: Held, fd: c_int, what: Use) -> Served {
             sys::yield_now();
             continue;
         }
-        if seen == 0 && held.young.is_due(what) {
+        if seen == 0 && !tried && held.young.is_due(what) {
             if word.compare_exchange(0, GROWING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                tried = true;
                 grow(&held, fd, word);
             }
             continue;
@@ -276,6 +308,11 @@ fn enter_young(held: Held, fd: c_int, what: Use) -> Served {
 /// Switch the connection, if its peer does. A handler of a signal would wait for its own thread.
 fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
     let young = &held.young;
+    match epoll::may_switch(held, fd, young.asked.load(Ordering::Relaxed)) {
+        Switch::Now => {}
+        Switch::NotYet => return word.store(0, Ordering::Release),
+        Switch::Never => return word.store(STAYS, Ordering::Release),
+    }
     let counts = (young.sent.load(Ordering::Relaxed), young.received.load(Ordering::Relaxed));
     let mask = sys::block_signals();
     let next = match offer::grow(fd, held.side(), counts, &young.peer) {
@@ -291,7 +328,7 @@ fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
     };
     word.store(next, Ordering::Release);
     if next == GROWN {
-        super::epoll::switched(held, fd);
+        epoll::switched(held);
     }
     sys::restore_signals(mask);
 }
@@ -305,7 +342,7 @@ fn join(held: &Socket, fd: c_int) {
         && let Some(segment) = offer::found(fd)
     {
         held.attach(&segment);
-        super::epoll::switched(held, fd);
+        epoll::switched(held);
     }
 }
 
@@ -324,7 +361,7 @@ pub(crate) fn freeze() -> bool {
         return false;
     }
     table::freeze();
-    all_stay();
+    table::each_young(Young::stay);
     !is_any_switched()
 }
 
@@ -339,5 +376,6 @@ fn is_any_switched() -> bool {
 
 /// A program is about to be started, which uses the connections that it inherits past this process.
 pub(crate) fn all_stay() {
+    epoll::starts_program();
     table::each_young(Young::stay);
 }

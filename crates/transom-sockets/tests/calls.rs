@@ -26,7 +26,7 @@ const TAKEN: &str = "socket listen accept accept4 connect __connect shutdown clo
      backtrace_symbols_fd __backtrace_symbols_fd sendfile sendfile64 splice aio_read aio_read64 \
      aio_write aio_write64 lio_listio lio_listio64 poll __poll __poll_chk ppoll __ppoll_chk select \
      __select pselect epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 \
-     fdopen _IO_fdopen fclose _IO_fclose freopen freopen64 fileno fileno_unlocked fork syscall \
+     fdopen _IO_fdopen fclose _IO_fclose freopen freopen64 fileno fileno_unlocked syscall \
      execve execveat execv execvp execvpe fexecve execl execlp execle posix_spawn posix_spawnp \
      system popen _IO_popen daemon login_tty forkpty";
 
@@ -71,9 +71,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("is for terminals", "tc*"),
     ("does nothing on Linux", "bdflush putmsg putpmsg"),
     (
-        "makes a process without handlers of a fork: its first call that changes the table of \
-         descriptors notices (`table::may_change`)",
-        "vfork __vfork clone __clone __fork",
+        "makes a process: the first call of the library in it notices (`process::generation`)",
+        "fork vfork __vfork clone __clone __fork",
     ),
 ];
 

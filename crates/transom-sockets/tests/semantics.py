@@ -1203,15 +1203,15 @@ def run_one(name):
     f = {g.__name__: g for g in S}[name]
     print(json.dumps(f(), default=str)); sys.stdout.flush(); os._exit(0)
 
-def main():
+def main(script=__file__):
     words = [word for word in sys.argv[1:] if word != "--warm"]
     if len(words) > 1 and words[0] == "--one": return run_one(words[1])
     names = words or [f.__name__ for f in S]
     for n in names:
         t = time.monotonic()
         try:
-            r = subprocess.run([sys.executable, __file__, "--one", n] + ["--warm"] * (WARM > 0), capture_output=True, text=True, timeout=30, start_new_session=True)
+            r = subprocess.run([sys.executable, script, "--one", n] + ["--warm"] * (WARM > 0), capture_output=True, text=True, timeout=30, start_new_session=True)
             v = r.stdout.strip() if r.returncode == 0 else f"FAILED {r.returncode} {r.stderr.strip()[-300:]}"
         except subprocess.TimeoutExpired: v = "TIMEOUT"
         print(f"{n}\t{v}"); sys.stdout.flush()
-main()
+if __name__ == "__main__": main()

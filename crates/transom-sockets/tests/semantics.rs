@@ -1,4 +1,4 @@
-//! Scenarios of socket semantics (`semantics.py`), each deterministic over TCP: the same answers under the
+//! Scenarios of socket semantics (`semantics.py`) and of sets (`epoll.py`), each deterministic over TCP: the same answers under the
 //! switch.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use transom_sockets as _;
 
-fn started(switched: bool, warm: bool) -> Option<Child> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/semantics.py");
+fn started(script: &str, switched: bool, warm: bool) -> Option<Child> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);
     let mut command = Command::new("python3");
     command.arg(script).env_remove("LD_PRELOAD").env_remove("TRANSOM_SOCKETS");
     if warm {
@@ -29,12 +29,13 @@ fn answers(child: Child) -> BTreeMap<String, String> {
     lines.map(|(name, answer)| (name.to_owned(), answer.to_owned())).collect()
 }
 
-fn compare(warm: bool) {
-    let (Some(tcp), Some(switched)) = (started(false, warm), started(true, warm)) else {
+fn compare(script: &str, least: usize, warm: bool) {
+    let (Some(tcp), Some(switched)) = (started(script, false, warm), started(script, true, warm))
+    else {
         return eprintln!("SKIPPED: python3 is not installed");
     };
     let (tcp, switched) = (answers(tcp), answers(switched));
-    assert!(tcp.len() > 60 && tcp.len() == switched.len(), "{} {}", tcp.len(), switched.len());
+    assert!(tcp.len() >= least && tcp.len() == switched.len(), "{} {}", tcp.len(), switched.len());
     let mut wrong = Vec::new();
     for (name, expected) in &tcp {
         // A scenario that found no time, or lacks something here, says nothing.
@@ -48,11 +49,22 @@ fn compare(warm: bool) {
 
 #[test]
 fn programs_see_the_same_as_over_tcp() {
-    compare(false);
+    compare("semantics.py", 60, false);
 }
 
 /// The connections have exchanged some bytes before, and are switched.
 #[test]
 fn programs_see_the_same_on_connections_that_have_lasted() {
-    compare(true);
+    compare("semantics.py", 60, true);
+}
+
+/// Sets, by every way in which a program can wait for one: whatever it gets is what it has given.
+#[test]
+fn epoll_sets_report_what_the_program_has_given() {
+    compare("epoll.py", 18, false);
+}
+
+#[test]
+fn epoll_sets_report_what_the_program_has_given_of_switched_connections() {
+    compare("epoll.py", 18, true);
 }

@@ -3,10 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::calls;
-use crate::epoll;
-use crate::lock;
 use crate::table::{self, Entry, Left};
-use crate::young;
 
 /// A descriptor that is about to name something else, which is done when the result is dropped. One
 /// that a fork of `vfork` names is its parent's still.
@@ -83,31 +80,6 @@ calls! {
         let done = next(fd, new, flags);
         duplicate(fd, done);
         done
-    }
-
-    fn fork() -> c_int, -1; |next| {
-        if !table::may_change() {
-            return next();
-        }
-        // The child holds every connection that its parent holds.
-        table::each_socket(|_, session| {
-            session.end().holders.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
-        });
-        let paused = (epoll::pause(), table::pause());
-        let child = next();
-        if child == 0 {
-            lock::forget_thread();
-        }
-        drop(paused);
-        match child {
-            0 => table::after_fork(),
-            1.. => young::forked(false),
-            -1 => table::each_socket(|_, session| {
-                session.end().holders.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
-            }),
-            _ => {}
-        }
-        child
     }
 
     fn pidfd_getfd(process: c_int, fd: c_int, flags: c_uint) -> c_int, -1; |next| {

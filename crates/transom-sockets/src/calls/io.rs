@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::{answer, calls};
+use crate::epoll;
 use crate::stream::{self, Receive};
 use crate::sys::{self, Errno};
 use crate::table::{self, Held};
@@ -374,7 +375,10 @@ unsafe fn passes(message: *const Message) {
     // SAFETY: the caller's message, or null.
     unsafe {
         if message.as_ref().is_some_and(|message| message.msg_controllen > 0) {
-            each_descriptor(message, table::stays);
+            each_descriptor(message, |fd| {
+                table::stays(fd);
+                epoll::leaves(fd);
+            });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
 use super::{calls, next};
-use crate::lock::Mutex;
+use crate::mutex::Mutex;
 use crate::table::{self, Entry, Left};
 
 type Cookie = *mut c_void;

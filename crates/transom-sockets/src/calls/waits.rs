@@ -50,7 +50,7 @@ unsafe fn epoll_ours(
     mask: Mask,
 ) -> Option<c_int> {
     let Entry::Set(ours) = table::entry(set) else { return None };
-    if !ours.is_used() || most <= 0 || events.is_null() {
+    if most <= 0 || events.is_null() {
         return None;
     }
     // SAFETY: the caller has room for so many events, and the mask is the caller's.
@@ -219,7 +219,7 @@ calls! {
     fn epoll_create(size: c_int) -> c_int, -1; |next| {
         let fd = next(size);
         if fd >= 0 && table::may_change() {
-            table::forget(fd);
+            epoll::made(fd);
         }
         fd
     }
@@ -227,7 +227,7 @@ calls! {
     fn epoll_create1(flags: c_int) -> c_int, -1; |next| {
         let fd = next(flags);
         if fd >= 0 && table::may_change() {
-            table::forget(fd);
+            epoll::made(fd);
         }
         fd
     }

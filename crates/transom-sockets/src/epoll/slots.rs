@@ -1,20 +1,23 @@
 //! The entries of a set: which are hot, how the kernel knows each, and what a call reports.
 
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use transom_switch::interest::{self, Interest};
 use transom_switch::session::{Road, Session};
 
-use super::Set;
+use super::{Set, outside};
 use crate::ready;
 use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
 
-/// In the upper half of what the kernel keeps for our entries: no address, no small number.
-const TAG: u64 = 0xA5C3_0000_0000_0000;
-const TAGS: u64 = 0xFFFF_0000_0000_0000;
+/// Events of ordinary bytes and room, by which the kernel tells doorbells and the first bytes of a switched
+/// socket from what other entries report that have the same data.
+const MARKS: u32 = interest::RDNORM | interest::WRNORM;
+/// Events by which the kernel has a socket that receives by its ring.
+const FOR_DOORBELLS: u32 = interest::IN | interest::RDNORM | interest::RDHUP | interest::EDGE;
 /// Hot sockets beyond this number cool down after some turns without an event.
 const FEW: usize = 128;
 pub(super) const IDLE: u32 = 16;
@@ -26,42 +29,43 @@ const DOORBELLS: usize = 4;
 pub(super) struct Slots {
     pub(super) slots: Vec<Slot>,
     free: Vec<u32>,
+    /// The slots in use, by the program's data.
+    by_data: BTreeSet<(u64, u32)>,
     pub(super) hot: Vec<u32>,
     pub(super) turn: u32,
+    /// Entries that the kernel has as the program has given them, and that are to be reported once.
+    once: u32,
+    /// Another entry of the set asks for [`MARKS`].
+    pub(super) marks_given: bool,
 }
 
 /// An entry of the set.
 pub(super) struct Slot {
     pub(super) socket: Option<&'static Socket>,
     fd: c_int,
-    pub(super) data: u64,
+    data: u64,
     pub(super) interest: Interest,
-    /// How often the slot was used: part of the number that the kernel keeps.
-    generation: u16,
     pub(super) kernel: Kernel,
     pub(super) hot: bool,
-    counted: bool,
-    /// The program has removed the entry, and the kernel's set has it still: programs that remove and add
-    /// an entry for each message make no system call. Its next doorbell removes it.
-    pub(super) removed: bool,
+    /// Counted among the sets of its end.
+    pub(super) counted: bool,
+    /// Counted in [`Slots::once`].
+    once: bool,
     /// The call that has reported it last ([`Slots::turn`]).
     reported: u32,
     pub(super) idle: u32,
 }
 
-/// How a slot is in the kernel's set.
+/// The events by which the kernel's set has a slot. The data is the program's in each case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// With our number, by the program's events, and the socket has no segment.
+    /// The program's, and the socket has no segment.
     AsGiven,
-    /// The same, and bytes come over TCP still.
+    /// The program's with [`MARKS`]: the socket is switched, and bytes come over TCP still.
     Tcp,
-    /// With our number, by edge, for doorbells.
+    /// [`FOR_DOORBELLS`].
     Doorbells,
 }
-
-/// Events by which the kernel has such a slot.
-const FOR_DOORBELLS: u32 = interest::IN | interest::RDHUP | interest::EDGE;
 
 /// Whether doorbells of the socket end sleeps of one set, and of nothing else.
 fn is_alone(session: &Session<'_>) -> bool {
@@ -69,16 +73,26 @@ fn is_alone(session: &Session<'_>) -> bool {
         && session.end().members.load(Ordering::SeqCst) <= 1
 }
 
-/// The number by which the kernel knows a slot.
-fn number(at: u32, generation: u16) -> u64 {
-    TAG | u64::from(generation) << 32 | u64::from(at)
-}
-
 impl Slots {
     pub(super) fn is(&self, at: u32, socket: &Socket, fd: c_int) -> bool {
         self.slots.get(at as usize).is_some_and(|slot| {
             slot.fd == fd && slot.socket.is_some_and(|known| std::ptr::eq(known, socket))
         })
+    }
+
+    /// The slot of a descriptor.
+    pub(super) fn find(&self, socket: &Socket, fd: c_int) -> Option<u32> {
+        let hint = socket.slot.load(Ordering::Relaxed);
+        if self.is(hint, socket, fd) {
+            return Some(hint);
+        }
+        (0..self.slots.len() as u32).find(|at| self.is(*at, socket, fd))
+    }
+
+    /// The slots of a socket, of which each descriptor has one.
+    pub(super) fn of(&self, socket: &Socket) -> Vec<u32> {
+        let of = |slot: &Slot| slot.socket.is_some_and(|known| std::ptr::eq(known, socket));
+        (0..self.slots.len() as u32).filter(|at| of(&self.slots[*at as usize])).collect()
     }
 
     pub(super) fn insert(
@@ -92,29 +106,28 @@ impl Slots {
             fd,
             data: event.u64,
             interest: Interest::new(event.events),
-            generation: 0,
             kernel: Kernel::AsGiven,
             hot: false,
             counted: false,
-            removed: false,
+            once: false,
             reported: 0,
             idle: 0,
         };
         socket.sets.fetch_add(1, Ordering::SeqCst);
-        match self.free.pop() {
+        let at = match self.free.pop() {
             Some(at) => {
-                let slot = &mut self.slots[at as usize];
-                *slot = Slot { generation: slot.generation.wrapping_add(1), ..fresh };
-                socket.slot.store(at, Ordering::Relaxed);
+                self.slots[at as usize] = fresh;
                 at
             }
             None => {
                 self.slots.push(fresh);
-                let at = self.slots.len() as u32 - 1;
-                socket.slot.store(at, Ordering::Relaxed);
-                at
+                self.slots.len() as u32 - 1
             }
-        }
+        };
+        socket.slot.store(at, Ordering::Relaxed);
+        self.by_data.insert((event.u64, at));
+        self.count_once(at);
+        at
     }
 
     pub(super) fn remove(&mut self, at: u32) {
@@ -127,8 +140,53 @@ impl Slots {
             session.end().members.fetch_sub(1, Ordering::SeqCst);
         }
         (slot.fd, slot.counted, slot.hot) = (-1, false, false);
+        self.by_data.remove(&(slot.data, at));
+        self.count_once(at);
         self.hot.retain(|hot| *hot != at);
         self.free.push(at);
+    }
+
+    /// `EPOLL_CTL_MOD`. The slot keeps what it had if the kernel refuses.
+    pub(super) fn modify(
+        &mut self,
+        at: u32,
+        epoll: c_int,
+        event: libc::epoll_event,
+    ) -> Result<usize, Errno> {
+        let slot = &mut self.slots[at as usize];
+        let (data, new) = (slot.data, Interest::new(event.events));
+        let alone = libc::EPOLLEXCLUSIVE as u32;
+        if (slot.interest.wanted() | event.events) & alone != 0 {
+            // Of an entry that is woken alone, the manual page says so.
+            return Err(libc::EINVAL);
+        }
+        let old = std::mem::replace(&mut slot.interest, new);
+        slot.data = event.u64;
+        let done = if slot.kernel == Kernel::Doorbells && data == event.u64 {
+            // The kernel has nothing to learn.
+            Ok(0)
+        } else {
+            self.register(at, epoll, libc::EPOLL_CTL_MOD)
+        };
+        let slot = &mut self.slots[at as usize];
+        if done.is_err() {
+            (slot.interest, slot.data) = (old, data);
+        } else if data != event.u64 {
+            self.by_data.remove(&(data, at));
+            self.by_data.insert((event.u64, at));
+        }
+        self.count_once(at);
+        done
+    }
+
+    /// Bring [`Slots::once`] up to date behind a change of a slot.
+    fn count_once(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        let once = slot.socket.is_some()
+            && slot.kernel == Kernel::AsGiven
+            && slot.interest.wanted() & interest::ONESHOT != 0;
+        let before = std::mem::replace(&mut slot.once, once);
+        self.once = self.once + u32::from(once) - u32::from(before);
     }
 
     /// Tell the kernel how the slot is in its set from now on.
@@ -136,41 +194,73 @@ impl Slots {
         let slot = &mut self.slots[at as usize];
         let Some(socket) = slot.socket else { return Err(libc::ENOENT) };
         let wanted = slot.interest.wanted();
-        let number = number(at, slot.generation);
         let Some(session) = socket.session() else {
             slot.kernel = Kernel::AsGiven;
-            return sys::epoll_control(epoll, what, slot.fd, wanted, number);
+            return sys::epoll_control(epoll, what, slot.fd, wanted, slot.data);
         };
+        let alone = libc::EPOLLEXCLUSIVE as u32;
+        let with_alone = interest::IN | interest::OUT | interest::ERR | interest::HUP;
+        let with_alone = with_alone | interest::EDGE | libc::EPOLLWAKEUP as u32 | alone;
+        if what == libc::EPOLL_CTL_ADD && wanted & alone != 0 && wanted & !with_alone != 0 {
+            return Err(libc::EINVAL);
+        }
         if !slot.counted {
             session.end().members.fetch_add(1, Ordering::SeqCst);
             slot.counted = true;
         }
         stream::advance(socket, &session, slot.fd);
-        if let Ok(Road::Tcp(_)) = session.road_in() {
-            slot.kernel = Kernel::Tcp;
-            // Once and alone are kept here: the kernel's event may be a doorbell.
-            let mut events = wanted & !(interest::ONESHOT | libc::EPOLLEXCLUSIVE as u32);
-            if session.sends_by_ring() {
-                events &= !(interest::OUT | interest::WRNORM);
+        let (kernel, events) = match session.road_in() {
+            Ok(Road::Tcp(_)) if slot.interest.is_spent() => (Kernel::Tcp, 0),
+            Ok(Road::Tcp(_)) => {
+                // Once and alone are kept here: the kernel's event may be a doorbell.
+                let mut events = wanted & !(interest::ONESHOT | alone);
+                if session.sends_by_ring() {
+                    events &= !(interest::OUT | interest::WRNORM);
+                }
+                for (plain, mark) in
+                    [(interest::IN, interest::RDNORM), (interest::OUT, interest::WRNORM)]
+                {
+                    events |= if events & plain != 0 { mark } else { 0 };
+                }
+                (Kernel::Tcp, events)
             }
-            if slot.interest.is_spent() {
-                events = 0;
-            }
-            sys::epoll_control(epoll, what, slot.fd, events, number)
-        } else if slot.kernel == Kernel::Doorbells && what == libc::EPOLL_CTL_MOD {
-            // The kernel has nothing to learn.
-            Ok(0)
-        } else {
-            slot.kernel = Kernel::Doorbells;
-            sys::epoll_control(epoll, what, slot.fd, FOR_DOORBELLS, number)
+            _ => (Kernel::Doorbells, FOR_DOORBELLS),
+        };
+        slot.kernel = kernel;
+        let (fd, data) = (slot.fd, slot.data);
+        self.count_once(at);
+        if what == libc::EPOLL_CTL_MOD && wanted & alone != 0 {
+            // The kernel changes no entry that is woken alone, but takes a new one.
+            let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+            return sys::epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, events, data);
         }
+        sys::epoll_control(epoll, what, fd, events, data)
+    }
+
+    /// The socket of a slot has got a segment.
+    pub(super) fn switched(&mut self, at: u32, set: &'static Set) {
+        if self.slots[at as usize].kernel != Kernel::AsGiven {
+            return;
+        }
+        let Some(epoll) = set.descriptor() else { return };
+        let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
+        self.renewed(at, set);
+    }
+
+    /// Whether a slot that is to be reported once has not been: a thread may be on its way with that report.
+    pub(super) fn is_to_come(&self, at: u32, epoll: c_int) -> bool {
+        let slot = &self.slots[at as usize];
+        // Another entry may have the same data: the kernel knows which of them it has reported.
+        slot.once && !(slot.interest.is_spent() && outside::is_spent(epoll, slot.fd))
     }
 
     /// The interest of a slot is a new one: what holds now is found by the next call, or by a thread
     /// that sleeps in the set already.
     pub(super) fn renewed(&mut self, at: u32, set: &'static Set) {
-        self.heat(at);
-        self.rouse(set);
+        if self.slots[at as usize].kernel != Kernel::AsGiven {
+            self.heat(at);
+            self.rouse(set);
+        }
     }
 
     /// Threads that sleep in the set cannot see the rings: have the kernel report an entry that is ready.
@@ -182,19 +272,8 @@ impl Slots {
         let ready = self.hot.iter().copied().find(|at| self.is_ready(*at));
         let (Some(at), Some(epoll)) = (ready, set.descriptor()) else { return };
         let slot = &self.slots[at as usize];
-        let events = interest::IN | interest::OUT | interest::RDHUP | interest::EDGE;
-        let number = number(at, slot.generation);
-        let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, events, number);
-    }
-
-    /// Where the set has a socket.
-    pub(super) fn place(&self, socket: &Socket) -> Option<u32> {
-        let of = |slot: &Slot| slot.socket.is_some_and(|known| std::ptr::eq(known, socket));
-        let hint = socket.slot.load(Ordering::Relaxed);
-        match self.slots.get(hint as usize) {
-            Some(slot) if of(slot) => Some(hint),
-            _ => self.slots.iter().position(of).map(|at| at as u32),
-        }
+        let events = FOR_DOORBELLS | interest::WRNORM;
+        let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, events, slot.data);
     }
 
     /// Have the kernel's set report a socket no more that is not ready any longer: it says of a set within
@@ -207,8 +286,8 @@ impl Slots {
             return;
         }
         stream::drain(&session, slot.fd);
-        let number = number(at, slot.generation);
-        let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_MOD, slot.fd, FOR_DOORBELLS, number);
+        let (what, events) = (libc::EPOLL_CTL_MOD, FOR_DOORBELLS);
+        let _ = sys::epoll_control(epoll, what, slot.fd, events, slot.data);
         self.renewed(at, set);
     }
 
@@ -225,9 +304,6 @@ impl Slots {
     /// The events of a slot that its rings have.
     fn report(&mut self, at: u32, epoll: c_int) -> u32 {
         let slot = &mut self.slots[at as usize];
-        if slot.removed {
-            return 0;
-        }
         let Some(socket) = slot.socket else { return 0 };
         let Some(session) = socket.session() else { return 0 };
         match ready::known(socket, &session, slot.fd) {
@@ -251,9 +327,6 @@ impl Slots {
 
     pub(super) fn is_ready(&self, at: u32) -> bool {
         let slot = &self.slots[at as usize];
-        if slot.removed {
-            return false;
-        }
         let Some(socket) = slot.socket else { return false };
         let Some(session) = socket.session() else { return false };
         match ready::known(socket, &session, slot.fd) {
@@ -277,18 +350,23 @@ impl Slots {
         }
     }
 
+    /// As [`Slots::arm_hot`], and those that the kernel looks after, with doorbells of their own.
+    pub(super) fn arm_all(&self) {
+        for at in 0..self.slots.len() as u32 {
+            self.arm(at, 0);
+        }
+    }
+
     pub(super) fn arm(&self, at: u32, sleep: u64) {
         let slot = &self.slots[at as usize];
-        if let Some(session) = slot.socket.and_then(|socket| socket.session())
-            && !slot.removed
-        {
+        if let Some(session) = slot.socket.and_then(|socket| socket.session()) {
             // Of others the kernel reports what comes over TCP.
             let sleep = if slot.kernel == Kernel::Doorbells { sleep } else { 0 };
             ready::arm(&session, slot.interest.wanted(), sleep);
         }
     }
 
-    /// Events of hot slots.
+    /// Events of hot slots that this turn has not reported.
     pub(super) fn collect(&mut self, epoll: c_int, events: &mut [libc::epoll_event]) -> usize {
         let mut count = 0;
         let length = self.hot.len();
@@ -338,14 +416,11 @@ impl Slots {
     }
 
     /// Turn the kernel's events into the program's, in place; how many are left.
-    fn translate(&mut self, epoll: c_int, events: &mut [libc::epoll_event]) -> usize {
+    pub(super) fn translate(&mut self, epoll: c_int, events: &mut [libc::epoll_event]) -> usize {
         let mut kept = 0;
         for at in 0..events.len() {
-            let event = events[at];
-            let (mut found, mut data) = (event.events, event.u64);
-            if data & TAGS == TAG {
-                (found, data) = self.translated(epoll, found, data);
-            }
+            let libc::epoll_event { events: found, u64: data } = events[at];
+            let found = self.translated(epoll, found, data);
             if found != 0 {
                 events[kept] = libc::epoll_event { events: found, u64: data };
                 kept += 1;
@@ -354,24 +429,46 @@ impl Slots {
         kept
     }
 
-    fn translated(&mut self, epoll: c_int, found: u32, data: u64) -> (u32, u64) {
-        let at = data as u32;
-        let Some(slot) = self.slots.get(at as usize) else { return (0, 0) };
-        let current = number(at, slot.generation) == data;
-        let (Some(socket), true) = (slot.socket, current) else { return (0, 0) };
-        if slot.removed {
-            let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, slot.fd, 0, 0);
-            self.remove(at);
-            return (0, 0);
+    /// The program's events for one of the kernel's. Several entries may have the same data: then the first
+    /// one is reported that is ready, and the others are hot.
+    fn translated(&mut self, epoll: c_int, found: u32, data: u64) -> u32 {
+        let marked = found & MARKS != 0;
+        if !marked && self.once == 0 {
+            return found;
         }
-        let (fd, data) = (slot.fd, slot.data);
-        let Some(session) = socket.session() else {
-            self.slots[at as usize].interest.was_reported();
-            return (found, data);
-        };
+        let (mut ours, mut events, mut from) = (false, 0, 0);
+        while let Some(at) = self.with_data(data, from) {
+            from = at.saturating_add(1);
+            let slot = &mut self.slots[at as usize];
+            if slot.kernel == Kernel::AsGiven {
+                slot.interest.was_reported();
+            } else if marked {
+                ours = true;
+                if events == 0 {
+                    events = self.of_switched(at, epoll, found);
+                } else {
+                    self.heat(at);
+                }
+            }
+        }
+        if ours && !self.marks_given { events } else { events | found }
+    }
+
+    /// The first slot from `from` on that has this data.
+    fn with_data(&self, data: u64, from: u32) -> Option<u32> {
+        self.by_data.range((data, from)..=(data, u32::MAX)).next().map(|(_, at)| *at)
+    }
+
+    /// The program's events for the kernel's events of a socket that is switched.
+    fn of_switched(&mut self, at: u32, epoll: c_int, found: u32) -> u32 {
+        let slot = &self.slots[at as usize];
+        let (fd, wanted) = (slot.fd, slot.interest.wanted());
+        let Some(socket) = slot.socket else { return 0 };
+        let Some(session) = socket.session() else { return 0 };
         let ended = found & (interest::RDHUP | interest::HUP | interest::ERR) != 0;
         stream::advance(socket, &session, fd);
-        if self.is_doorbell(at, &session) {
+        self.heat(at);
+        let events = if self.is_doorbell(at, &session) {
             // No doorbell: bytes that went past the peer's library.
             if ended || found & interest::IN != 0 && session.doorbells() == 0 {
                 socket.look_at_tcp(fd);
@@ -380,76 +477,35 @@ impl Slots {
             if !few && is_alone(&session) {
                 stream::drain(&session, fd);
             }
-            self.heat(at);
-            let events = self.report(at, epoll);
-            if events != 0 {
-                self.slots[at as usize].reported = self.turn;
+            self.report(at, epoll)
+        } else if self.slots[at as usize].interest.is_spent() {
+            0
+        } else {
+            // Bytes come over TCP: the kernel's answer is the program's.
+            let mut events = found & (wanted | interest::ERR | interest::HUP);
+            let room = interest::OUT | interest::WRNORM;
+            let rooms = session.sends_by_ring() && events & room != 0;
+            if rooms {
+                events &= !room;
             }
-            return (events, data);
-        }
-        // Bytes come over TCP: the kernel's answer is the program's.
-        self.heat(at);
-        let slot = &mut self.slots[at as usize];
-        if slot.interest.is_spent() {
-            return (0, 0);
-        }
-        let mut events = found;
-        if session.sends_by_ring() && found & interest::OUT != 0 {
-            events &= !(interest::OUT | interest::WRNORM);
-            let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
-        }
-        let slot = &mut self.slots[at as usize];
-        if events != 0 && slot.interest.wanted() & interest::ONESHOT != 0 {
-            let all = interest::Ready { events, input: u64::MAX, output: u64::MAX };
-            events = slot.interest.report(&all);
-            let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
-        }
+            let once = events != 0 && wanted & interest::ONESHOT != 0;
+            if once {
+                self.slots[at as usize].interest.was_reported();
+            }
+            if rooms || once {
+                let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
+            }
+            events
+        };
         if events != 0 {
             self.slots[at as usize].reported = self.turn;
         }
-        (events, data)
+        events
     }
 
     /// Whether the bytes in the TCP stream are doorbells: the stream's first part is over.
     fn is_doorbell(&self, at: u32, session: &Session<'_>) -> bool {
         self.slots[at as usize].kernel == Kernel::Doorbells
             || !matches!(session.road_in(), Ok(Road::Tcp(_)))
-    }
-
-    /// Events of the kernel's behind `count` of ours: how many there are in all. A socket that was
-    /// reported from its ring already is not reported again.
-    pub(super) fn merge(
-        &mut self,
-        epoll: c_int,
-        events: &mut [libc::epoll_event],
-        count: usize,
-        more: usize,
-    ) -> usize {
-        let end = (count + more).min(events.len());
-        let (ours, theirs) = events[..end].split_at_mut(count);
-        if ours.is_empty() {
-            return self.translate(epoll, theirs);
-        }
-        let mut kept = 0;
-        for at in 0..theirs.len() {
-            let event = theirs[at];
-            let slot = (event.u64 & TAGS == TAG)
-                .then(|| self.slots.get(event.u64 as u32 as usize))
-                .flatten();
-            let data = slot.map(|slot| slot.data);
-            let first = data.and_then(|data| ours.iter_mut().find(|one| one.u64 == data));
-            let mut one = [event];
-            if self.translate(epoll, &mut one) == 0 {
-                continue;
-            }
-            match first {
-                Some(first) => first.events |= one[0].events,
-                None => {
-                    theirs[kept] = one[0];
-                    kept += 1;
-                }
-            }
-        }
-        count + kept
     }
 }

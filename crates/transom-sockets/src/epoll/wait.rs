@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::Set;
-use super::slots::{IDLE, Kernel};
+use super::slots::{IDLE, Slots};
+use super::{Kernel, SEVERAL, Set};
 use crate::ready;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
@@ -44,6 +44,10 @@ struct Inside(&'static Set);
 
 impl Inside {
     fn new(set: &'static Set) -> Inside {
+        set.is_used_here();
+        if !set.waited.load(Ordering::Relaxed) {
+            set.waited.store(true, Ordering::Relaxed);
+        }
         if set.inside.fetch_add(1, Ordering::SeqCst) > 0 {
             set.rings_for_each();
         }
@@ -54,7 +58,7 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         if self.0.nested.load(Ordering::SeqCst)
-            && let Some(mut inner) = self.0.inner.lock()
+            && let Some(mut inner) = self.0.lock()
         {
             inner.rouse(self.0);
         }
@@ -66,7 +70,7 @@ impl Drop for Inside {
 impl Set {
     /// The number of a sleep that the doorbell of any hot socket ends.
     pub(super) fn sleep(&self) -> u64 {
-        if self.shared.load(Ordering::SeqCst) { 0 } else { next_sleep() }
+        if self.waiters.has(SEVERAL) { 0 } else { next_sleep() }
     }
 
     /// `epoll_pwait`.
@@ -87,78 +91,87 @@ impl Set {
                 sys::epoll_wait(epoll, events.as_mut_ptr(), most, limit, mask)
             }
         };
-        let deadline = match limit {
-            Some(limit) if limit > 0 => Some(sys::now().saturating_add(limit)),
-            other => other,
-        };
+        let (over, mut deadline) = (limit == Some(0), None);
         let _inside = Inside::new(self);
         loop {
-            let Some(mut inner) = self.inner.lock() else { return ask(events, limit) };
+            let Some(mut inner) = self.lock() else { return ask(events, limit) };
             inner.turn = inner.turn.wrapping_add(1);
-            let mut count = inner.collect(epoll, events);
-            // A call that may wait asks the kernel below, where it waits.
-            let asks = count == 0 && limit == Some(0);
-            if asks || count > 0 && inner.turn % TURNS == 0 && count < events.len() {
-                drop(inner);
-                let more = match ask(&mut events[count..], Some(0)) {
-                    Err(_) if count > 0 => 0,
-                    more => more?,
-                };
-                let Some(again) = self.inner.lock() else { return Ok(count) };
-                inner = again;
-                count = inner.merge(epoll, events, count, more);
-            }
-            if count > 0 {
-                if self.sleepers.load(Ordering::SeqCst) > 0 {
-                    inner.arm_hot(0);
+            let hot = !inner.hot.is_empty();
+            // The kernel comes first in some calls: as many busy sockets as there is room for would hide
+            // timers, listeners and idle connections.
+            let asks = hot && inner.turn % TURNS == 0 && inner.has_ready();
+            if !asks {
+                let count = inner.collect(epoll, events);
+                if count > 0 {
+                    return Ok(self.found(&inner, count));
                 }
-                return Ok(count);
             }
             drop(inner);
-            let now = sys::now();
-            if deadline.is_some_and(|deadline| deadline == 0 || now >= deadline) {
-                return Ok(0);
-            }
-            let found = || self.is_ready();
-            if self.has_hot() && self.spin.look(deadline, found) {
-                continue;
-            }
-            self.sleepers.fetch_add(1, Ordering::SeqCst);
-            ASLEEP.fetch_add(1, Ordering::SeqCst);
-            let slept = self.goes_cold().map(|most| {
-                let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-                ask(
-                    events,
-                    left.map_or(most, |left| Some(most.map_or(left, |most| left.min(most)))),
-                )
-            });
-            ASLEEP.fetch_sub(1, Ordering::SeqCst);
-            self.sleepers.fetch_sub(1, Ordering::SeqCst);
-            let Some(slept) = slept else { continue };
-            let more = slept?;
-            if more > 0 {
-                let Some(mut inner) = self.inner.lock() else { return Ok(more) };
-                // The same doorbell serves all hot sockets.
-                let mut count = inner.merge(epoll, events, 0, more);
-                count += inner.collect(epoll, &mut events[count..]);
-                if count > 0 {
-                    if self.sleepers.load(Ordering::SeqCst) > 0 {
-                        inner.arm_hot(0);
-                    }
-                    return Ok(count);
+            let asked = if asks || over {
+                ask(events, Some(0))
+            } else {
+                let now = sys::now();
+                if let (None, Some(limit)) = (deadline, limit) {
+                    deadline = Some(now.saturating_add(limit));
                 }
+                if deadline.is_some_and(|deadline| now >= deadline) {
+                    return Ok(0);
+                }
+                if hot && self.spin.look(deadline, || self.is_ready()) {
+                    continue;
+                }
+                let left = || deadline.map(|deadline| deadline.saturating_sub(sys::now()));
+                match self.asleep(|most| {
+                    let left = left();
+                    ask(
+                        events,
+                        left.map_or(most, |left| Some(most.map_or(left, |most| left.min(most)))),
+                    )
+                }) {
+                    Some(slept) => slept,
+                    None => continue,
+                }
+            };
+            let Some(mut inner) = self.lock() else { return asked };
+            // The same doorbell serves all hot sockets.
+            let mut count = inner.translate(epoll, &mut events[..asked.unwrap_or_default()]);
+            count += inner.collect(epoll, &mut events[count..]);
+            if count > 0 {
+                return Ok(self.found(&inner, count));
+            }
+            drop(inner);
+            asked?;
+            if over {
+                return Ok(0);
             }
         }
     }
 
-    fn has_hot(&self) -> bool {
-        self.inner.lock().is_some_and(|inner| !inner.hot.is_empty())
+    /// A call ends with events: other threads that sleep in the set rely on doorbells of those that are hot.
+    fn found(&self, inner: &Slots, count: usize) -> usize {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            inner.arm_hot(0);
+        }
+        count
+    }
+
+    /// Sleep in the kernel by `sleep`, which gets how long that may last at most. `None`: a hot socket is ready.
+    fn asleep<T>(&self, sleep: impl FnOnce(Option<u64>) -> T) -> Option<T> {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        ASLEEP.fetch_add(1, Ordering::SeqCst);
+        let slept = self.goes_cold().map(sleep);
+        ASLEEP.fetch_sub(1, Ordering::SeqCst);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        slept
     }
 
     /// Arm every hot socket, and leave those to the kernel that have had nothing for some turns. The sleep
     /// may last so many nanoseconds at most. `None`: one of them is ready.
     fn goes_cold(&self) -> Option<Option<u64>> {
-        let Some(mut inner) = self.inner.lock() else { return Some(None) };
+        let Some(mut inner) = self.lock() else { return Some(None) };
+        if inner.hot.is_empty() {
+            return Some(None);
+        }
         let sleep = self.sleep();
         let mut hot = std::mem::take(&mut inner.hot);
         for at in &hot {
@@ -180,7 +193,7 @@ impl Set {
             }
             // A doorbell of one of these stands for all of them.
             let rung_for = sleep != 0 && slot.idle < IDLE && slot.kernel == Kernel::Doorbells;
-            slot.hot = !slot.removed && (without || rung_for);
+            slot.hot = without || rung_for;
             slot.hot
         });
         inner.hot = hot;

@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Scenarios of epoll sets, as those of semantics.py: whatever a waiter gets is what the program has given, by
+whatever way it waits. Calls are made through ctypes, for Python's own give each entry its descriptor as data."""
+import ctypes, mmap
+import semantics
+from semantics import *
+
+S.clear()
+
+libc = ctypes.CDLL(None, use_errno=True)
+IN, OUT, RDNORM, RDHUP, EXCLUSIVE, ONESHOT, EDGE = 1, 4, 0x40, 0x2000, 1 << 28, 1 << 30, 1 << 31
+ADD, DEL, MOD = 1, 2, 3
+POINTER = 0x7F12_3456_789A_BCD0  # as programs give addresses
+
+class Event(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("events", ctypes.c_uint32), ("data", ctypes.c_uint64)]
+
+def made(): return libc.epoll_create1(0)
+
+def control(e, what, fd, events=IN, data=POINTER):
+    done = libc.epoll_ctl(e, what, fd, ctypes.byref(Event(events, data)))
+    return done if done == 0 else errno.errorcode[ctypes.get_errno()]
+
+def wait(e, most=8, ms=5000, by=None):
+    room = (Event * most)()
+    n = (by or libc.epoll_wait)(e, room, most, ms)
+    return sorted((v.events, hex(v.data)) for v in room[:max(n, 0)])
+
+# A system call of the program's own, past every library.
+CODE = bytes.fromhex("4889f8 4889f7 4889d6 4889ca 4d89c2 4d89c8 4c8b4c2408 0f05 c3".replace(" ", ""))
+PAGE = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC); PAGE.write(CODE)
+system = ctypes.CFUNCTYPE(ctypes.c_long, *[ctypes.c_long] * 7)(ctypes.addressof(ctypes.c_char.from_buffer(PAGE)))
+
+def raw_wait(e, room, most, ms): return system(281, e, ctypes.addressof(room), most, ms, 0, 8)
+def raw_control(e, what, fd, events=IN, data=POINTER):
+    v = Event(events, data); return system(233, e, what, fd, ctypes.addressof(v), 0, 0)
+
+def past(e, data=POINTER):
+    """Whatever a call past every library is told of a connection that may be switched has the program's data."""
+    return {d for _, d in wait(e, 8, 20, raw_wait)} <= {hex(data)}
+
+def pwait2(e, room, most, ms):
+    class Time(ctypes.Structure): _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
+    return libc.epoll_pwait2(e, room, most, ctypes.byref(Time(ms // 1000, ms % 1000 * 1000000)), None)
+
+def in_thread(f, *a):
+    out = []; t = threading.Thread(target=lambda: out.append(f(*a))); t.start()
+    return lambda: (t.join(), out[0])[1]
+
+def is_waiting(thread_count=2):
+    return until(lambda: sum(open(f"/proc/self/task/{t}/stat").read().split(") ")[1][0] == "S" for t in os.listdir("/proc/self/task")) >= thread_count - 1)
+
+@scenario
+def a_set_that_was_duplicated_before_its_first_socket():
+    out = []
+    for duplicate in (os.dup, lambda fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3), lambda fd: os.dup2(fd, 90)):
+        c, s = pair(); e = made(); d = duplicate(e)
+        out += [control(d, ADD, s.fileno(), IN | OUT), wait(e), wait(d), control(e, MOD, s.fileno())]
+        c.sendall(b"x"); out += [past(e), wait(e), past(e), wait(d, by=pwait2), s.recv(9).decode(), wait(d, ms=0)]
+        os.close(e); c.sendall(b"y"); out += [wait(d), s.recv(9).decode()]; os.close(d)
+    return out
+
+@scenario
+def a_thread_that_sleeps_before_the_first_socket_is_added():
+    out = []
+    for way in (None, pwait2, raw_wait):
+        c, s = pair(); e = made(); answer = in_thread(wait, e, 4, 5000, way); is_waiting()
+        control(e, ADD, s.fileno(), OUT); v = answer(); out += [[d for _, d in v], len(v)]
+    for way in (None, pwait2):
+        c, s = pair(); e = made(); answer = in_thread(wait, e, 4, 5000, way); is_waiting()
+        control(e, ADD, s.fileno(), IN); c.sendall(b"x"); out.append(answer())
+    return out
+
+def echoes(c, s, e, data, turns=150, way=None):
+    """A thread answers each byte that the set reports; the events that it has got, and how many bytes."""
+    def serve():
+        got, seen = 0, set()
+        while got < turns:
+            for v in wait(e, 4, 5000, way) or [("nothing", "")]:
+                seen.add(v)
+                if v[1] != hex(data): return got, sorted(seen)
+                b = s.recv(1); got += len(b); s.sendall(b)
+        return got, sorted(seen)
+    answer = in_thread(serve); got = 0
+    c.settimeout(6)
+    try:
+        for _ in range(turns): c.sendall(b"x"); got += len(c.recv(1))
+    except OSError as x: got = err(x)
+    return answer(), got
+
+@scenario
+def a_connection_that_is_switched_while_a_thread_sleeps_in_its_set():
+    out = []
+    for events in (IN, IN | EDGE):
+        c, s = pair(); e = made(); control(e, ADD, s.fileno(), events); out.append(echoes(c, s, e, POINTER))
+    return out
+
+@scenario
+def a_set_that_is_waited_for_past_every_library():
+    c, s = cold(); s.setblocking(False); e = made(); control(e, ADD, s.fileno())
+    return echoes(c, s, e, POINTER, way=raw_wait)
+
+@scenario
+def a_set_that_was_made_past_every_library():
+    c, s = cold(); s.setblocking(False); e = system(291, 0, 0, 0, 0, 0, 0); raw_control(e, ADD, s.fileno())
+    return echoes(c, s, e, POINTER, way=raw_wait)
+
+@scenario
+def a_set_that_was_made_past_every_library_and_waited_for_by_its_calls():
+    c, s = cold(); s.setblocking(False); e = system(291, 0, 0, 0, 0, 0, 0); control(e, ADD, s.fileno())
+    return echoes(c, s, e, POINTER)
+
+def cold():
+    l = listener(); c = socket.create_connection(l.getsockname()); return c, l.accept()[0]
+
+@scenario
+def a_connection_whose_set_has_another_descriptor_of_it():
+    c, s = cold(); d = s.dup(); e = made(); control(e, ADD, d.fileno())
+    return echoes(c, s, e, POINTER)
+
+@scenario
+def reported_once_until_it_is_renewed():
+    out = []
+    for events in (IN | ONESHOT, IN | EDGE | ONESHOT):
+        c, s = cold(); e = made(); control(e, ADD, s.fileno(), events); seen, extra = set(), 0
+        for turn in range(120):
+            c.sendall(b"x"); seen.add(str(wait(e, 4, 5000)))
+            if turn % 20 == 3: c.sendall(b"z"); extra += len(wait(e, 4, 20)); s.recv(1)
+            s.recv(1); s.sendall(b"y"); c.recv(1); extra += len(wait(e, 4, 0)); control(e, MOD, s.fileno(), events)
+        out += [sorted(seen), extra]
+    return out
+
+@scenario
+def threads_share_a_set_by_reports_that_come_once():
+    pairs = [cold() for _ in range(4)]; e = made(); done, twice, lock, busy = [], [], threading.Lock(), set()
+    for at, (c, s) in enumerate(pairs): s.setblocking(False); control(e, ADD, s.fileno(), IN | ONESHOT, at)
+    def serve():
+        while len(done) < 4:
+            room = (Event * 2)(); n = libc.epoll_wait(e, room, 2, 20)
+            for v in room[:n]:
+                c, s = pairs[v.data]
+                with lock: twice.append(v.data) if v.data in busy else busy.add(v.data)
+                d = attempt(s.recv, 4096)
+                if d and d != "EAGAIN": s.sendall(d.encode())
+                with lock: busy.discard(v.data)
+                control(e, MOD, s.fileno(), IN | ONESHOT, v.data)
+    ts = [threading.Thread(target=serve) for _ in range(3)]
+    for t in ts: t.start()
+    def ask(c):
+        c.settimeout(8); ok = True
+        try:
+            for turn in range(200): c.sendall(b"%5d" % turn); ok = ok and recv_exactly(c, 5) == b"%5d" % turn
+        except OSError as x: ok = err(x)
+        done.append(1); return ok
+    answers = [in_thread(ask, c) for c, _ in pairs]; out = [a() for a in answers]
+    for t in ts: t.join()
+    return out, twice
+
+@scenario
+def entries_with_equal_data():
+    (a, b), (c, d) = pair(), pair(); r, w = os.pipe(); e = made(); out = []
+    for s in (b, d): s.setblocking(False)
+    os.set_blocking(r, False)
+    for events in (IN, IN | EDGE, IN | RDNORM, IN | RDNORM | EDGE):
+        for fd in (b.fileno(), d.fileno(), r): control(e, ADD, fd, events, 7)
+        for turn in range(30):
+            for sends in ((a,), (c,), (), (a, c)):
+                for s in sends: s.sendall(b"x")
+                if turn % 2 or not sends: os.write(w, b"y")
+                left, seen = len(sends) + (turn % 2 or not sends), set()
+                while left and (got := wait(e, 1 + turn % 3)):
+                    seen |= {data for _, data in got}
+                    for read in (b.recv, d.recv, lambda n: os.read(r, n)): left -= attempt(read, 9) in ("x", "y")
+                out.append((left, sorted(seen))) if (left, sorted(seen)) not in out else None
+        for fd in (b.fileno(), d.fileno(), r): control(e, DEL, fd)
+    return out
+
+@scenario
+def new_data_for_an_entry():
+    c, s = pair(); e = made(); out = [control(e, ADD, s.fileno(), IN, 1)]
+    for data in (1 << 63, 0, 2, 2):
+        out.append(control(e, MOD, s.fileno(), IN, data)); c.sendall(b"x"); out += [wait(e), past(e, data), s.recv(1).decode(), wait(e, ms=0)]
+    out += [control(e, DEL, s.fileno()), control(e, ADD, s.fileno(), IN | EDGE, 5)]; c.sendall(b"x")
+    return out + [wait(e), wait(e, ms=0), control(e, DEL, s.fileno()), wait(e, ms=0), past(e)]
+
+@scenario
+def what_epoll_ctl_refuses():
+    c, s = pair(); e = made(); r, w = os.pipe(); out = [control(r, ADD, s.fileno()), control(c.fileno(), ADD, s.fileno()), control(999, ADD, s.fileno()), control(e, ADD, 999), control(e, 9, s.fileno())]
+    out += [control(e, MOD, s.fileno()), control(e, DEL, s.fileno()), control(e, ADD, s.fileno(), IN, 1), control(e, ADD, s.fileno(), OUT, 2), control(e, MOD, s.fileno(), IN | EXCLUSIVE, 3)]
+    c.sendall(b"x"); out += [wait(e), os.write(w, b"y"), os.read(r, 9).decode(), s.recv(9).decode()]
+    control(e, DEL, s.fileno())
+    out += [control(e, ADD, s.fileno(), IN | EXCLUSIVE | ONESHOT), control(e, ADD, s.fileno(), IN | EXCLUSIVE, 4), control(e, MOD, s.fileno(), IN, 5)]
+    s.sendall(b"z"); out += [c.recv(9).decode()]; c.sendall(b"x")
+    return out + [wait(e), s.recv(9).decode(), control(e, DEL, s.fileno()), control(e, DEL, s.fileno())]
+
+@scenario
+def an_entry_that_is_woken_alone_and_is_switched():
+    c, s = cold(); e = made(); control(e, ADD, s.fileno(), IN | EXCLUSIVE)
+    return echoes(c, s, e, POINTER)
+
+def turns(most, events):
+    """Behind as many busy connections as there is room for, everything else gets its turn."""
+    pairs = [pair() for _ in range(most)]; e = made(); seen = set()
+    for c, s in pairs: c.sendall(b"x" * 3000); control(e, ADD, s.fileno(), IN, 1)
+    r, w = os.pipe(); l = listener(); t = os.pipe(); n = cold()
+    other = {r: 2, l.fileno(): 3, t[0]: 4, n[1].fileno(): 5}
+    for fd, data in other.items(): control(e, ADD, fd, IN | events, data)
+    for turn in range(400):
+        for c, s in pairs: s.recv(1); c.sendall(b"z")
+        if turn == 50: os.write(w, b"x"); socket.create_connection(l.getsockname()); os.write(t[1], b"x"); n[0].sendall(b"x")
+        seen |= {d for _, d in wait(e, most, 100)}
+    return sorted(seen)
+
+@scenario
+def busy_connections_leave_others_their_turn(): return [turns(most, 0) for most in (1, 2, 5)]
+
+@scenario
+def busy_connections_leave_others_their_turn_by_edge(): return [turns(most, EDGE) for most in (1, 2, 5)]
+
+@scenario
+def a_child_closes_what_its_parent_waits_for():
+    out = []
+    for how in (lambda s: s.close(), lambda s: os.closerange(3, 200), lambda s: os.close(s.fileno())):
+        c, s = pair(); e = made(); control(e, ADD, s.fileno()); status = reap(child(how, s))
+        c.sendall(b"x"); out += [status, wait(e), s.recv(9).decode(), echoes(c, s, e, POINTER)]
+    return out
+
+@scenario
+def a_child_waits_for_the_set_of_its_parent():
+    out = []
+    for way in (None, raw_wait):
+        c, s = pair(); e = made(); control(e, ADD, s.fileno(), IN, 77); r, w = os.pipe()
+        def serve(): os.write(w, repr(wait(e, by=way)[0][1]).encode()); s.sendall(s.recv(9)[::-1])
+        p = child(serve); c.sendall(b"abc"); out += [os.read(r, 99).decode(), recv_exactly(c, 3).decode(), reap(p), wait(e, ms=0)]
+        c.sendall(b"d"); out += [wait(e), s.recv(9).decode()]
+    return out
+
+@scenario
+def a_set_that_is_passed_to_another_process():
+    c, s = cold(); e = made(); control(e, ADD, s.fileno(), IN, 77); a, b = socket.socketpair(); s.setblocking(False)
+    def serve():
+        fds = socket.recv_fds(b, 1, 2)[1]; n = 0
+        while n < 150:
+            v = wait(fds[0])
+            if [d for _, d in v] != ["0x4d"]: raise ValueError(v)
+            d = attempt(os.read, fds[1], 9); n += d != "EAGAIN"
+            if d != "EAGAIN": os.write(fds[1], d.encode())
+    p = child(serve); socket.send_fds(a, [b"x"], [e, s.fileno()]); c.settimeout(6); n = 0
+    try:
+        for _ in range(150): c.sendall(b"x"); n += len(c.recv(1))
+    except OSError as x: n = err(x)
+    return n, reap(p)
+
+@scenario
+def sets_within_sets():
+    out = []
+    for depth in (1, 3):
+        c, s = pair(); inner = made(); sets = [inner]
+        for at in range(depth): outer = made(); control(outer, ADD, sets[-1], IN, 100 + at); sets.append(outer)
+        control(inner, ADD, s.fileno())
+        for way in (None, raw_wait, pwait2):
+            c.sendall(b"x"); out += [wait(sets[-1], by=way), wait(inner, by=way)[0][1], s.recv(9).decode(), wait(sets[-1], ms=0)]
+        answer = in_thread(wait, sets[-1], 4, 5000, raw_wait); is_waiting(); c.sendall(b"y"); out += [answer(), wait(inner)]
+    return out
+
+@scenario
+def polling_a_set():
+    c, s = cold(); e = made(); control(e, ADD, s.fileno()); n = 0
+    def serve():
+        for _ in range(150):
+            if not polled(e, select.POLLIN, 5000): return "nothing"
+            if wait(e) != [(IN, hex(POINTER))]: return "other"
+            s.sendall(s.recv(1))
+    answer = in_thread(serve); c.settimeout(6)
+    try:
+        for _ in range(150): c.sendall(b"x"); n += len(c.recv(1))
+    except OSError as x: n = err(x)
+    return n, answer()
+
+if __name__ == "__main__": main(__file__)
