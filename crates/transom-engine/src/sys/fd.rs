@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use super::fork_generation;
+use super::releases::{Release, release};
 
 /// An owned descriptor that tolerates being closed by other code of the process: every use of it
 /// then fails with EBADF, which is a dead link, not a panic (the standard library's own type
@@ -18,6 +19,8 @@ pub struct Fd {
     number: RawFd,
     /// The process that it belongs to.
     generation: u64,
+    /// Its close may wait for another process.
+    foreign: bool,
 }
 
 /// A number that no descriptor has: more than Linux ever grants.
@@ -54,6 +57,18 @@ impl Fd {
     pub fn is_ours(&self) -> bool {
         self.generation == fork_generation()
     }
+
+    /// The same, closed by the thread for releases: another process has made it, or may put
+    /// descriptors into it.
+    pub(super) fn foreign(mut self) -> Fd {
+        self.foreign = true;
+        self
+    }
+
+    /// The thread that drops it closes it: that is known to wait for no other process.
+    pub(super) fn close_here(&mut self) {
+        self.foreign = false;
+    }
 }
 
 impl From<OwnedFd> for Fd {
@@ -64,7 +79,7 @@ impl From<OwnedFd> for Fd {
         if let Some((word, bit)) = place(number) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        Fd { number, generation }
+        Fd { number, generation, foreign: false }
     }
 }
 
@@ -86,6 +101,10 @@ impl Drop for Fd {
     fn drop(&mut self) {
         if !self.is_ours() {
             return; // closed already; the number may be another descriptor's by now
+        }
+        if self.foreign {
+            let Fd { number, generation, .. } = *self;
+            return release(Release::Close(Fd { number, generation, foreign: false }));
         }
         // Before it is closed: afterwards the number may be another thread's.
         if let Some((word, bit)) = place(self.number) {

@@ -16,6 +16,7 @@ use transom_process::upgrade::MemoryFacts;
 
 use super::copy::{copy_across, copy_in, copy_out, tail_length};
 use super::region::{facts, never_forked};
+use super::releases::{Release, release};
 use super::{Fd, fork_generation, kill_point};
 use crate::Fault;
 
@@ -95,15 +96,17 @@ pub(crate) struct Borrowed {
 
 impl Borrowed {
     /// Map memory that another process made, if that is harmless: the memory keeps its size.
-    pub(crate) fn adopt(fd: &Fd) -> std::io::Result<Borrowed> {
+    pub(crate) fn adopt(mut fd: Fd) -> std::io::Result<Borrowed> {
         let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-        let facts: MemoryFacts = facts(fd)?;
+        let facts: MemoryFacts = facts(&fd)?;
         let length = facts.check_region(FRONT as u64).map_err(wrong)?;
         let length = usize::try_from(length).map_err(|_| wrong("the region is too large"))?;
-        let base = map(fd, FRONT + length, ProtFlags::READ)?;
+        let base = map(&fd, FRONT + length, ProtFlags::READ)?;
+        let (writable, generation) = (AtomicBool::new(false), fork_generation());
+        let borrowed = Borrowed { base, length, writable, generation };
         never_forked(base, FRONT + length)?;
-        let writable = AtomicBool::new(false);
-        Ok(Borrowed { base, length, writable, generation: fork_generation() })
+        fd.close_here(); // memory, and mapped: this is not its last close
+        Ok(borrowed)
     }
 
     /// The address of a byte.
@@ -191,8 +194,8 @@ impl lending::Borrowed for Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if self.generation == fork_generation() {
-            // SAFETY: mapped by `adopt`; no reference into it exists.
-            let _ = unsafe { rustix::mm::munmap(self.base as *mut _, FRONT + self.length) };
+            // By another thread: the pages of a large file may go with it. No reference into it exists.
+            release(Release::Unmap { base: self.base, length: FRONT + self.length });
         }
     }
 }
@@ -251,10 +254,15 @@ mod tests {
         (done, room)
     }
 
+    /// The descriptor as a peer gets it.
+    fn handed_over(region: &Lent) -> Fd {
+        rustix::io::fcntl_dupfd_cloexec(region.fd().unwrap(), 0).unwrap().into()
+    }
+
     #[test]
     fn a_peer_sees_the_bytes_and_no_others() {
         let region = Lent::create(10_000).unwrap();
-        let mapped = Borrowed::adopt(region.fd().unwrap()).unwrap();
+        let mapped = Borrowed::adopt(handed_over(&region)).unwrap();
         write(region.address(), 1, 10_000);
         write(region.address() + 9_990, 2, 10);
         for length in [1, 7, 8, 63, 64, 4096, 10_000] {
@@ -275,7 +283,7 @@ mod tests {
     #[test]
     fn a_dropped_region_has_no_bytes_and_never_gives_a_last_one() {
         let region = Lent::create(10_000).unwrap();
-        let mapped = Borrowed::adopt(region.fd().unwrap()).unwrap();
+        let mapped = Borrowed::adopt(handed_over(&region)).unwrap();
         write(region.address(), 1, 10_000);
         assert!(!mapped.is_dropped() && !region.is_dropped());
         let at = region.address();
@@ -297,7 +305,7 @@ mod tests {
     #[test]
     fn a_sink_takes_bytes_inside_of_it_and_nowhere_else() {
         let region = Lent::create(10_000).unwrap();
-        let mapped = Borrowed::adopt(region.fd().unwrap()).unwrap();
+        let mapped = Borrowed::adopt(handed_over(&region)).unwrap();
         let source = vec![3_u8; 20_000];
         let at = source.as_ptr().expose_provenance() as u64;
         let two = |first, second| {
@@ -327,14 +335,14 @@ mod tests {
             fd
         };
         let (front, kept) = (FRONT as u64, SealFlags::SHRINK | SealFlags::SEAL);
-        assert!(Borrowed::adopt(&make(front + 1, kept)).is_ok());
-        assert!(Borrowed::adopt(&make(front, kept)).is_err(), "no bytes");
-        assert!(Borrowed::adopt(&make(front + 1, SealFlags::SEAL)).is_err());
-        assert!(Borrowed::adopt(&make(front + 1, SealFlags::SHRINK)).is_err());
+        assert!(Borrowed::adopt(make(front + 1, kept)).is_ok());
+        assert!(Borrowed::adopt(make(front, kept)).is_err(), "no bytes");
+        assert!(Borrowed::adopt(make(front + 1, SealFlags::SEAL)).is_err());
+        assert!(Borrowed::adopt(make(front + 1, SealFlags::SHRINK)).is_err());
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
-        assert!(Borrowed::adopt(&pipe.into()).is_err());
+        assert!(Borrowed::adopt(pipe.into()).is_err());
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(Borrowed::adopt(&Fd::from(rustix::fd::OwnedFd::from(file))).is_err());
+        assert!(Borrowed::adopt(Fd::from(rustix::fd::OwnedFd::from(file))).is_err());
         // The region's own seals, which keep a peer from cutting it under its owner, too.
         let region = Lent::create(1).unwrap();
         assert!(rustix::fs::ftruncate(region.fd().unwrap(), 0).is_err());

@@ -4,30 +4,39 @@
 //!
 //! Names are abstract: nothing is left behind in a file system, and they reach as far as the network
 //! namespace does.
+//!
+//! Another process can put descriptors into each of these sockets at any time (SCM_RIGHTS), and the last
+//! close of one may take as long as that process likes. So each is closed by the thread for releases, and
+//! bytes are taken out of one only once it is known that none comes with them, or once there is a copy
+//! of it: [`Local::receive_handover`]. Bytes out of band are taken in line (SO_OOBINLINE), because a look
+//! would pass over them and what comes with them.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
 
 use rustix::fd::AsFd;
 use rustix::net::{
-    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    sockopt,
 };
 
+use super::releases::is_behind;
 use super::{Fd, IoError, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
 
 fn socket() -> Result<Fd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?.into())
+    Ok(Fd::from(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?).foreign())
 }
 
 fn named(name: &str) -> Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// A socket that accepts.
+/// A socket that accepts. Its name is free when it is dropped, unless that would cost more than may
+/// wait to be released.
 #[derive(Debug)]
 pub(crate) struct LocalListener(Fd);
 
@@ -56,10 +65,28 @@ impl LocalListener {
         &self.0
     }
 
-    /// The next connection, if there is one.
+    /// The next connection, if there is one, and not too much waits to be released.
     pub(crate) fn accept(&self) -> Result<Local> {
+        if is_behind() {
+            return Err(IoError::Exhausted);
+        }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        Ok(Local(net::accept_with(&self.0, flags)?.into()))
+        Local::new(Fd::from(net::accept_with(&self.0, flags)?).foreign())
+    }
+}
+
+impl Drop for LocalListener {
+    /// Leave nothing in it, and no way into it: then its close, which frees the name, waits for nobody.
+    fn drop(&mut self) {
+        let _ = net::shutdown(&self.0, net::Shutdown::Both);
+        loop {
+            match self.accept() {
+                Ok(_) => {}
+                // Nothing is left, and nothing can come.
+                Err(IoError::NotNow) => return self.0.close_here(),
+                Err(_) => return, // descriptors are short: the thread for releases closes it
+            }
+        }
     }
 }
 
@@ -68,11 +95,19 @@ impl LocalListener {
 pub(crate) struct Local(Fd);
 
 impl Local {
+    fn new(fd: Fd) -> Result<Local> {
+        sockopt::set_socket_oobinline(&fd, true)?;
+        Ok(Local(fd))
+    }
+
     /// Connect to the listener that has `name`. Never waits.
     pub(crate) fn connect(name: &str) -> Result<Local> {
+        if is_behind() {
+            return Err(IoError::Exhausted);
+        }
         let fd = socket()?;
         net::connect(&fd, &named(name)?)?;
-        Ok(Local(fd))
+        Local::new(fd)
     }
 
     /// The user at the other end, as the kernel noted when it connected or began to listen.
@@ -92,23 +127,36 @@ impl Local {
         if sent == bytes.len() { Ok(()) } else { Err(IoError::NotNow) }
     }
 
-    /// Receive what [`Local::hand_over`] sent. Any other descriptor that comes is closed, other
-    /// bytes are left.
+    /// Receive what [`Local::hand_over`] sent: bytes, and at most one descriptor with them. `Err` for
+    /// more: the other side is none of ours. Other bytes are left.
     pub(crate) fn receive_handover(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
+        let (count, fd) = self.look(bytes)?;
+        let taken = match bytes.get_mut(..count) {
+            Some(bytes) if count > 0 => net::recv(&self.0, bytes, RecvFlags::DONTWAIT)?.1,
+            _ => 0,
+        };
+        Ok((taken, fd))
+    }
+
+    /// The bytes that [`Local::receive_handover`] takes next, and a copy of the descriptor with them. Nothing
+    /// leaves the socket, so that no descriptor is released, whichever lie there.
+    fn look(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let mut runs = [std::io::IoSliceMut::new(bytes)];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let got = net::recvmsg(&self.0, &mut runs, &mut control, flags)?;
-        let mut found = None;
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(fds) = message {
-                for fd in fds {
-                    found = Some(Fd::from(fd)); // an earlier one is closed by this
-                }
-            }
+        let messages = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let mut fds = messages.flatten().map(|fd| Fd::from(fd).foreign());
+        let (first, more) = (fds.next(), fds.count() > 0);
+        match first {
+            first if !more && !got.flags.contains(ReturnFlags::CTRUNC) => Ok((got.bytes, first)),
+            None => Err(IoError::NotNow), // this process may have no more descriptors now
+            Some(_) => Err(IoError::Forbidden),
         }
-        Ok((got.bytes, found))
     }
 
     /// Send as many of `bytes` as fit now; how many.

@@ -21,7 +21,8 @@ const SIZE: usize = FRONT + 2 * DATA;
 /// they are touched, which is a signal.
 const TMPFS: i64 = 0x0102_1994;
 
-/// The properties of memory that another process made.
+/// The properties of memory that another process made. Seals come first: only memory has them (fcntl(2),
+/// F_GET_SEALS), and another file's server could keep the other calls waiting.
 pub(super) fn facts(fd: &Fd) -> std::io::Result<MemoryFacts> {
     let seals = rustix::fs::fcntl_get_seals(fd)?;
     Ok(MemoryFacts {
@@ -57,10 +58,12 @@ impl Region {
     }
 
     /// Map memory that another process made, if it is harmless: it has the right size and keeps it.
-    pub(crate) fn adopt(fd: &Fd) -> std::io::Result<Region> {
+    pub(crate) fn adopt(mut fd: Fd) -> std::io::Result<Region> {
         let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-        facts(fd)?.check(SIZE as u64).map_err(wrong)?;
-        Region::map(fd)
+        facts(&fd)?.check(SIZE as u64).map_err(wrong)?;
+        let region = Region::map(&fd)?;
+        fd.close_here(); // memory, and mapped: this is not its last close
+        Ok(region)
     }
 
     fn map(fd: &Fd) -> std::io::Result<Region> {
@@ -166,7 +169,7 @@ impl Area for Region {
 /// Whether the system lets this process share memory at all.
 pub(crate) fn try_to_share() -> std::io::Result<()> {
     let (_, fd) = Region::create()?;
-    Region::adopt(&fd).map(drop)
+    Region::adopt(fd).map(drop)
 }
 
 impl Drop for Region {
@@ -193,22 +196,21 @@ mod tests {
             fd
         };
         let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        assert!(Region::adopt(&make(SIZE as u64, all)).is_ok());
-        assert!(Region::adopt(&make(SIZE as u64, SealFlags::GROW | SealFlags::SEAL)).is_err());
-        assert!(Region::adopt(&make(SIZE as u64, SealFlags::SHRINK)).is_err(), "nor unsealed");
-        assert!(Region::adopt(&make(SIZE as u64 - 4096, all)).is_err(), "nor a smaller one");
-        assert!(Region::adopt(&make(SIZE as u64, all | SealFlags::WRITE)).is_err());
+        assert!(Region::adopt(make(SIZE as u64, all)).is_ok());
+        assert!(Region::adopt(make(SIZE as u64, SealFlags::GROW | SealFlags::SEAL)).is_err());
+        assert!(Region::adopt(make(SIZE as u64, SealFlags::SHRINK)).is_err(), "nor unsealed");
+        assert!(Region::adopt(make(SIZE as u64 - 4096, all)).is_err(), "nor a smaller one");
+        assert!(Region::adopt(make(SIZE as u64, all | SealFlags::WRITE)).is_err());
         let (a, _b) = rustix::pipe::pipe().unwrap();
-        assert!(Region::adopt(&a.into()).is_err(), "nor anything else");
+        assert!(Region::adopt(a.into()).is_err(), "nor anything else");
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(Region::adopt(&Fd::from(rustix::fd::OwnedFd::from(file))).is_err());
+        assert!(Region::adopt(Fd::from(rustix::fd::OwnedFd::from(file))).is_err());
     }
 
     #[test]
     fn two_mappings_are_the_same_memory() {
         let (ours, fd) = Region::create().unwrap();
-        let theirs = Region::adopt(&fd).unwrap();
-        drop(fd);
+        let theirs = Region::adopt(fd).unwrap();
         ours.shared().sides[0].acknowledge(7);
         assert_eq!(theirs.shared().sides[0].acknowledged(), 7);
         ours.fill_bytes(1, DATA - 5, b"hello");

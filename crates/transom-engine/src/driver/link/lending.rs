@@ -114,16 +114,21 @@ impl Lending {
     /// The most descriptors that are taken in one look.
     pub(super) const AT_ONCE: usize = MAPS;
 
-    /// A descriptor of the peer's has come.
+    /// A descriptor of the peer's has come. Whether its memory is mapped now.
     pub(super) fn on_descriptor(
         &mut self,
         duplex: &mut transom_process::Duplex<LinkMemory>,
-        fd: &Fd,
-    ) {
-        let allowed = self.allowed;
-        let map = || if allowed { Borrowed::adopt(fd).ok() } else { None };
+        fd: Fd,
+    ) -> bool {
+        let (allowed, mut mapped) = (self.allowed, false);
+        let map = || {
+            let map = if allowed { Borrowed::adopt(fd).ok() } else { None };
+            mapped = map.is_some();
+            map
+        };
         let verdict = duplex.area_mut().borrowed.add(map);
         duplex.judge(verdict);
+        mapped
     }
 }
 

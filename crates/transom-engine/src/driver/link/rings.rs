@@ -13,7 +13,7 @@ use transom_wire::{Message, MessageId, Time, Wire};
 use super::lending::{Lending, LinkMemory};
 use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
-use crate::sys::{Host, Local, Region};
+use crate::sys::{self, Host, Local, Region};
 use crate::{Connection, Direct, Frames, Output};
 
 /// The cost of a whole Write, and of so many bytes of it that do not lie in its slot, in bytes.
@@ -98,7 +98,9 @@ impl Rings {
             let (here, fd) = bell.silence();
             self.over |= !here;
             let Some(fd) = fd else { break };
-            self.lending.on_descriptor(&mut self.duplex, &fd);
+            let mapped = self.lending.on_descriptor(&mut self.duplex, fd);
+            // Whatever it is, it waits to be released, and its sender may have more of them.
+            self.over |= !mapped && sys::is_behind();
         }
     }
 

@@ -61,7 +61,7 @@ impl Offerer for Local {
     }
 
     fn adopt(fd: Fd) -> Option<Region> {
-        Region::adopt(&fd).ok()
+        Region::adopt(fd).ok()
     }
 }
 

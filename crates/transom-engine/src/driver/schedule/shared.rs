@@ -21,7 +21,7 @@ use crate::driver::config::path::Places;
 use crate::driver::limits::admission::UnansweredConnects;
 use crate::driver::limits::guess_limiter::TokenGuessLimiter;
 use crate::driver::limits::query_budget::KernelQueryBudget;
-use crate::sys::{self, AddressWatch, Alarm, Epoll, Fd};
+use crate::sys::{self, AddressWatch, Alarm, Epoll, Fd, ReleaseKeeper};
 use crate::{DenialLog, DenialRecord, Denials, Status};
 
 /// Records of refusals that an adapter keeps.
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) removal: Removal,
+    /// What peers of this host have made is released by a thread of its own.
+    _releases: Option<ReleaseKeeper>,
     /// The process that opened it.
     generation: u64,
 }
@@ -106,7 +108,12 @@ impl Shared {
         watch: Option<AddressWatch>,
         capture: Option<Arc<Capture>>,
     ) -> std::io::Result<Arc<Shared>> {
+        let no_thread = |e: std::io::Error| {
+            std::io::Error::new(e.kind(), format!("no thread could be had: {e}"))
+        };
+        let releases = options.tcp_only().is_none().then(ReleaseKeeper::new);
         let shared = Arc::new(Shared {
+            _releases: releases.transpose().map_err(no_thread)?,
             ready_set: ReadySet::new(options.lease),
             guess_limiter: TokenGuessLimiter::new(options.guesses),
             query_budget: KernelQueryBudget::new(sys::now()),
@@ -141,8 +148,7 @@ impl Shared {
         }
         shared.epoll.add_always(shared.unaccepted.fd(), UNACCEPTED)?;
         let background = shared.clone();
-        let thread = sys::spawn_quiet("transom", move || background.run())
-            .map_err(|e| std::io::Error::new(e.kind(), format!("no thread could be had: {e}")))?;
+        let thread = sys::spawn_quiet("transom", move || background.run()).map_err(no_thread)?;
         *shared.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(shared)
     }

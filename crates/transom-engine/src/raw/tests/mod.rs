@@ -34,6 +34,8 @@ mod shared_memory;
 #[cfg(not(windows))]
 mod silence;
 #[cfg(not(windows))]
+mod slow;
+#[cfg(not(windows))]
 mod upgrade;
 #[cfg(not(windows))]
 mod users;

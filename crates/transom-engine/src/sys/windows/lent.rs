@@ -66,7 +66,7 @@ pub(crate) enum Borrowed {}
 
 impl Borrowed {
     /// Refused.
-    pub(crate) fn adopt(_fd: &Fd) -> io::Result<Borrowed> {
+    pub(crate) fn adopt(_fd: Fd) -> io::Result<Borrowed> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

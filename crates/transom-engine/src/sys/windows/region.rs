@@ -25,7 +25,7 @@ impl Region {
     }
 
     /// Refused.
-    pub(crate) fn adopt(_fd: &Fd) -> io::Result<Region> {
+    pub(crate) fn adopt(_fd: Fd) -> io::Result<Region> {
         Err(unsupported())
     }
 

@@ -1,0 +1,261 @@
+//! Other processes hand over what takes an hour to close, wherever a descriptor can be put, and no
+//! connection waits for that.
+
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt};
+use transom_memory::Rights;
+
+use super::harness::*;
+use super::processes::{alone, connected_with, parent};
+use super::users::{become_another_user, is_root};
+use crate::driver::Link;
+use crate::raw::{Options, Path};
+use crate::sys::{IoError, Local, LocalListener, is_behind};
+use crate::{CompletionKind, Operation};
+
+/// Longer than any test waits.
+const LINGER: Duration = Duration::from_secs(3600);
+
+/// A socket whose last close waits for [`LINGER`] (socket(7)), unless the other end, which comes with it,
+/// ends before.
+fn slow() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while socket.write(&[0; 65536]).is_ok() {}
+    sockopt::set_socket_linger(&socket, Some(LINGER)).unwrap();
+    (socket.into(), other)
+}
+
+/// The ways in which a socket is given a descriptor.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// With a byte.
+    Plain,
+    /// With a byte out of band, before another byte.
+    OutOfBand,
+    /// Two with one byte.
+    Two,
+}
+
+const WAYS: [Way; 3] = [Way::Plain, Way::OutOfBand, Way::Two];
+
+/// Put slow sockets into `to`, so that the last handle of them lies there; the other ends of them.
+fn give(to: &Local, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
+    let count = if matches!(way, Way::Two) { 2 } else { 1 };
+    let (sockets, others): (Vec<_>, Vec<_>) = (0..count).map(|_| slow()).unzip();
+    let fds: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let band = if matches!(way, Way::OutOfBand) { SendFlags::OOB } else { SendFlags::empty() };
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | band;
+    match rustix::net::sendmsg(to.fd(), &[IoSlice::new(bytes)], &mut control, flags) {
+        Ok(_) => {}
+        // Linux before 5.15 has no bytes out of band in these sockets; and the other side may be gone.
+        Err(Errno::OPNOTSUPP | Errno::PIPE) => {
+            for socket in &sockets {
+                sockopt::set_socket_linger(socket, None).unwrap();
+            }
+        }
+        Err(e) => panic!("{e}"),
+    }
+    if matches!(way, Way::OutOfBand) {
+        to.ring();
+    }
+    others
+}
+
+fn offer() -> Vec<u8> {
+    [&b"TRANSOM2"[..], b"0123456789abcdef", &[0]].concat()
+}
+
+fn name(at: SocketAddr) -> String {
+    format!("transom/process/{at}")
+}
+
+/// A process that plays the other side of `test`, until its standard input ends.
+fn other_side(test: &str, at: SocketAddr) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut other = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("raw::tests::slow::{test}"), "--nocapture"])
+        .env("TRANSOM_TEST_PEER", at.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(other.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (other, lines)
+}
+
+/// In that process: all is given.
+fn given_until_the_end<T>(kept: T) {
+    println!("\nit is given");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    drop(kept);
+}
+
+/// Two connected ends still reach each other.
+fn write_once((active, passive): &(End, End)) {
+    let (from, to) = (active.buffer(64), passive.buffer(64));
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    active.post(Operation::Write { token: window.0, address: to.address() }, &[from.all()]);
+    active.expect(CompletionKind::Write);
+}
+
+fn process() -> Options {
+    Options { path: Path::Process, ..Options::from_env() }
+}
+
+/// Another user puts descriptors into a listener's upgrade socket that take an hour to close.
+/// Established connections go on, new ones come about and share memory, and the listener closes.
+#[test]
+fn another_user_s_descriptors_keep_no_connection_waiting() {
+    let test = "another_user_s_descriptors_keep_no_connection_waiting";
+    if let Some(at) = parent() {
+        become_another_user();
+        let given: Vec<_> = WAYS
+            .map(|way| {
+                let local = Local::connect(&name(at)).unwrap();
+                give(&local, way, &offer())
+            })
+            .into();
+        return given_until_the_end(given);
+    }
+    if !is_root(test) || !alone(&format!("slow::{test}")) {
+        return;
+    }
+    keeps_no_connection_waiting(test);
+}
+
+/// The same from a process of our own user.
+#[test]
+fn our_own_user_s_offers_keep_no_connection_waiting() {
+    let test = "our_own_user_s_offers_keep_no_connection_waiting";
+    if let Some(at) = parent() {
+        let given: Vec<_> = WAYS
+            .map(|way| {
+                let local = Local::connect(&name(at)).unwrap();
+                give(&local, way, &offer())
+            })
+            .into();
+        return given_until_the_end(given);
+    }
+    if !alone(&format!("slow::{test}")) {
+        return;
+    }
+    keeps_no_connection_waiting(test);
+}
+
+fn keeps_no_connection_waiting(test: &str) {
+    let (first, passive) = (End::new(&process()), End::new(&process()));
+    let listener = listening(&passive);
+    join_at(&first, &passive, &listener);
+    let established = (first, passive);
+    let fresh = |end: &End| End::in_domain(&end.adapter, end.domain);
+    let (mut other, mut lines) = other_side(test, listener.address().unwrap());
+    assert!(lines.any(|line| line == "it is given"));
+    for _ in 0..3 {
+        let ends = (fresh(&established.0), fresh(&established.1));
+        join_at(&ends.0, &ends.1, &listener);
+        assert_eq!(ends.0.connector.info().unwrap().path, "process");
+        write_once(&ends);
+        write_once(&established);
+    }
+    let at = listener.address().unwrap();
+    listener.close().unwrap();
+    drop(LocalListener::open(&name(at)).unwrap());
+    write_once(&established);
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+}
+
+/// The peer of a connection over rings puts such descriptors into the socket that wakes this side. Other
+/// connections go on, also when this one ends.
+#[test]
+fn a_peer_s_descriptors_keep_no_other_connection_waiting() {
+    let test = "a_peer_s_descriptors_keep_no_other_connection_waiting";
+    if let Some(at) = parent() {
+        let given: Vec<_> = WAYS
+            .map(|way| {
+                let end = connected_with(at, &process());
+                let link = Link::all(&end.adapter.0.shared).remove(0);
+                // Two messages: behind the first one the other side may not listen any more.
+                let given = [(); 2].map(|()| give(link.bell.get().unwrap(), way, &[1]));
+                (given, end)
+            })
+            .into();
+        let given: Vec<_> = given.into_iter().map(|(given, _end)| given).collect();
+        return given_until_the_end(given);
+    }
+    if !alone(&format!("slow::{test}")) {
+        return;
+    }
+    let (first, passive) = (End::new(&process()), End::new(&process()));
+    let listener = listening(&passive);
+    join_at(&first, &passive, &listener);
+    let established = (first, passive);
+    let (mut other, mut lines) = other_side(test, listener.address().unwrap());
+    let mut ends = Vec::new();
+    for _ in WAYS {
+        let end = End::in_domain(&established.1.adapter, established.1.domain);
+        let gone = super::processes::accepted(&end, &listener, 0);
+        ends.push((end, gone));
+    }
+    assert!(lines.any(|line| line == "it is given"));
+    for (_, (_, gone)) in &ends {
+        gone.wait();
+        write_once(&established);
+    }
+    drop(ends);
+    write_once(&established);
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+}
+
+/// A descriptor that was given to a socket is released by no thread that looks into the socket, reads from
+/// it, or drops it, or its listener. What waits to be released is bounded, and so is what is accepted.
+#[test]
+fn no_thread_of_a_connection_releases_what_was_given() {
+    let test = "slow::no_thread_of_a_connection_releases_what_was_given";
+    if !alone(test) {
+        return;
+    }
+    let at = "transom-test/slow";
+    let listener = LocalListener::open(at).unwrap();
+    let mut others = Vec::new();
+    for way in WAYS {
+        let (active, unaccepted) = (Local::connect(at).unwrap(), Local::connect(at).unwrap());
+        let passive = listener.accept().unwrap();
+        others.push(give(&active, way, &[1]));
+        others.push(give(&unaccepted, way, &[1]));
+        others.push(give(&passive, way, &[1]));
+        let got = passive.receive_handover(&mut [0; 8]);
+        assert!(matches!(
+            (way, got),
+            (Way::Two, Err(IoError::Forbidden)) | (_, Ok((1.., Some(_))))
+        ));
+        drop((active, passive));
+    }
+    drop(listener);
+    let listener = LocalListener::open(at).unwrap();
+    let mut count = 0;
+    while !is_behind() {
+        drop(Local::connect(at).unwrap());
+        count += 1;
+        assert!(count < 1000, "so much may not wait to be released");
+    }
+    assert_eq!(listener.accept().unwrap_err(), IoError::Exhausted);
+    assert_eq!(Local::connect(at).unwrap_err(), IoError::Exhausted);
+    drop(others);
+    until("all is released", || !is_behind());
+    listener.accept().unwrap();
+}
