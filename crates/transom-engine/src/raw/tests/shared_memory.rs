@@ -3,14 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use rustix::net::RecvFlags;
 use transom_memory::{Rights, Token};
 
 use super::harness::*;
 use super::processes::{accepted, alone, child_of, connected_with, parent};
 use super::rings::{process, read_note};
+use super::users::{become_another_user, is_root};
 use crate::raw::{Options, SharedMemory};
-use crate::sys::hit;
 use crate::sys::host::hook;
+use crate::sys::{Lent, hit};
 use crate::{CompletionKind, Data, DenialCause, Flags, Operation, Request, Status};
 
 const LENGTH: usize = 300_000;
@@ -361,13 +363,85 @@ fn dropping_a_region_takes_its_pages_from_everybody() {
         for more in 0..2 {
             assert_eq!(write(&active, (&from, &to), window, round + more), Status::Success);
         }
-        assert_eq!((memory.peers(), maps()), (1, 2), "round {round}");
+        assert_eq!(memory.peers(), 1, "round {round}");
+        until("the last one is unmapped", || maps() == 2); // by the thread for releases
         active.adapter.deregister(from.token).unwrap();
         drop(memory);
         assert_eq!(active.adapter.counters().shared_regions, 0);
     }
     drop((active, passive));
     until("the last one is unmapped", || maps() == 0);
+}
+
+/// Where the rings are shared with another user's process, because both sides ask for that, regions are not: none
+/// is handed over, and one that the other process hands over nevertheless is not mapped.
+#[test]
+fn no_region_is_lent_to_another_user_that_shares_the_rings() {
+    let name = "shared_memory::no_region_is_lent_to_another_user_that_shares_the_rings";
+    let options = Options { other_users: true, ..process() };
+    if let Some(at) = parent() {
+        become_another_user();
+        let end = connected_with(at, &options);
+        assert_eq!(end.connector.info().unwrap().path, "process");
+        let (to, note, grant) = (end.buffer(LENGTH), end.buffer(16), end.buffer(16));
+        let (window, (memory, from)) = (end.window(&to, Rights::REMOTE_WRITE), shared(&end));
+        note_of(&note, window, &to);
+        for receive in [&grant, &end.buffer(1)] {
+            end.qp.post_receive(9, &[receive.all()]).unwrap();
+        }
+        end.post(Operation::Send, &[note.all()]);
+        end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
+        end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
+        let (token, address) = read_note(&grant);
+        for _ in 0..3 {
+            end.post(Operation::Write { token: token.0, address }, &[from.all()]);
+            end.expect(CompletionKind::Write);
+        }
+        assert_eq!(memory.peers(), 0);
+        let forced = Lent::create(LENGTH).unwrap();
+        let link = end.qp.0.qp.link().unwrap();
+        link.bell.get().unwrap().hand_over(&[1], forced.fd().unwrap()).unwrap();
+        end.post(Operation::Send, &[note.sge(0, 1)]);
+        end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
+        end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
+        assert_eq!(maps(), 2, "only its own");
+        return;
+    }
+    if !is_root(name) || !alone(name) {
+        return;
+    }
+    let end = End::new(&options);
+    let listener = listening(&end);
+    let mut peer = child_of(name, listener.address().unwrap(), &[]);
+    let (note, _gone) = accepted(&end, &listener, 2);
+    end.expect(CompletionKind::Receive);
+    let (token, address) = read_note(&note);
+    let (memory, from) = shared(&end);
+    let (to, answer) = (end.buffer(LENGTH), end.buffer(16));
+    note_of(&answer, end.window(&to, Rights::REMOTE_WRITE), &to);
+    for _ in 0..3 {
+        end.post(Operation::Write { token: token.0, address }, &[from.all()]);
+        end.expect(CompletionKind::Write);
+    }
+    end.post(Operation::Send, &[answer.all()]);
+    end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
+    end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
+    let link = end.qp.0.qp.link().unwrap();
+    let bell = link.bell.get().unwrap().fd();
+    let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    until("what was handed over is taken", || rustix::net::recv(bell, &mut [0], look).is_err());
+    let overview = link.overview();
+    assert_eq!((overview.lent, overview.borrowed), ((0, 0), (0, 0)));
+    assert_eq!((memory.peers(), maps()), (0, 1));
+    end.post(Operation::Send, &[answer.sge(0, 1)]);
+    end.expect(CompletionKind::Send);
+    assert!(peer.wait().unwrap().success());
+}
+
+/// Write token and address of a buffer's window to a note.
+fn note_of(note: &Buffer, window: Token, of: &Buffer) {
+    let words = [u64::from(window.0), of.address()].map(u64::to_ne_bytes).concat();
+    note.fill(|at| words[at]);
 }
 
 /// The most that are mapped over one connection; the others take the ring.
@@ -436,8 +510,7 @@ fn a_peer_may_die_at_any_point_of_sharing_a_region() {
         let lent = end.buffer(LENGTH);
         let window = end.window(&lent, Rights::REMOTE_WRITE);
         let (note, grant) = (end.buffer(16), end.buffer(16));
-        let words = [u64::from(window.0), lent.address()].map(u64::to_ne_bytes).concat();
-        note.fill(|at| words[at]);
+        note_of(&note, window, &lent);
         end.qp.post_receive(9, &[grant.all()]).unwrap();
         end.post(Operation::Send, &[note.all()]);
         let mut seen = 0;
@@ -471,9 +544,8 @@ fn a_peer_may_die_at_any_point_of_sharing_a_region() {
         let theirs = read_note(&note);
         let lent = end.buffer(LENGTH);
         let window = end.window(&lent, Rights::REMOTE_WRITE);
-        let words = [u64::from(window.0), lent.address()].map(u64::to_ne_bytes).concat();
         let answer = end.buffer(16);
-        answer.fill(|at| words[at]);
+        note_of(&answer, window, &lent);
         end.post(Operation::Send, &[answer.all()]);
         end.expect(CompletionKind::Send);
         let mut first = Status::Success;
