@@ -5,7 +5,7 @@
 //! the clock, host memory, random seeds. Programs, good and bad, do what programs do (`workload`);
 //! the network loses, delays and spoils (`faults`); a watcher (`watch`) sees every frame, copy,
 //! refusal and completion, and compares it with a reference model of which byte each peer may touch
-//! (`model`), which is written from the rules in ARCHITECTURE.md.
+//! (`model`), which is written from docs/rules/design.md.
 //!
 //! `cargo run --release -p transom-sim -- --hours 1` runs many seeds; a failure prints its seed, and
 //! the command that replays it with a trace.

@@ -1,6 +1,6 @@
 //! The reference model: which byte each peer may touch, and when.
 //!
-//! Written from the rules that never bend (ARCHITECTURE.md; 2, 3, 5, 6, 7), not from the code that
+//! Written from the rules that never bend (docs/rules/design.md; 2, 3, 5, 6, 7), not from the code that
 //! keeps them, and as plainly as possible: a list of objects, and one question. The rest of this
 //! crate drives the engine and asks this file after every step whether it was right.
 
