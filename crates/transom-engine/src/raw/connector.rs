@@ -233,6 +233,15 @@ impl Connector {
         Ok(())
     }
 
+    /// Process what has arrived from the peer before this returns: [`Connector::state`] knows of it then.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn process_arrived(&self) -> Result<()> {
+        self.conn()?.process_arrived();
+        Ok(())
+    }
+
     /// The connector's state; in a forked child, `Disconnected`.
     #[must_use]
     pub fn state(&self) -> ConnectorState {

@@ -10,6 +10,8 @@ mod adapter;
 mod connector;
 mod datagram_port;
 mod error;
+#[cfg(not(windows))]
+mod local_name;
 mod memory;
 mod port_map;
 mod queue_pair;
@@ -26,6 +28,8 @@ pub use adapter::{Adapter, Counters};
 pub use connector::{ConnectionInfo, Connector, Listener};
 pub use datagram_port::DatagramPort;
 pub use error::{Error, Result};
+#[cfg(not(windows))]
+pub use local_name::LocalName;
 pub use memory::{Domain, Reservation, Window, WindowError};
 pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};

@@ -13,7 +13,9 @@
 
 use std::mem::MaybeUninit;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -156,6 +158,16 @@ impl Local {
             first if !more && !got.flags.contains(ReturnFlags::CTRUNC) => Ok((got.bytes, first)),
             None => Err(IoError::NotNow), // this process may have no more descriptors now
             Some(_) => Err(IoError::Forbidden),
+        }
+    }
+
+    /// Receive what comes within `limit`. 0: nothing will.
+    pub(crate) fn receive_within(&self, bytes: &mut [u8], limit: Duration) -> Result<usize> {
+        let limit = Timespec::try_from(limit).map_err(|_| IoError::TimedOut)?;
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        match poll(&mut fds, Some(&limit)) {
+            Ok(0) => Err(IoError::TimedOut),
+            _ => Ok(net::recv(&self.0, bytes, RecvFlags::DONTWAIT)?.0),
         }
     }
 

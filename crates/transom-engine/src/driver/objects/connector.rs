@@ -389,6 +389,14 @@ impl Connector {
         result
     }
 
+    /// Process what has arrived on its connection, and report what that means.
+    pub(crate) fn process_arrived(&self) {
+        let link = self.lock().link.clone();
+        if let Some(link) = link {
+            link.process_arrived();
+        }
+    }
+
     /// The last handle is gone.
     pub(crate) fn release(self: &Arc<Connector>) {
         self.call(|machine, cx, state, _| {
