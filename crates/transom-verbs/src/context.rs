@@ -13,6 +13,7 @@ use transom_memory::QueuePairId;
 use crate::abi::{event, qps};
 
 use crate::channel::{Acknowledged, Channel};
+use crate::cm::Id;
 use crate::errno::{Errno, Result};
 use crate::exit;
 use crate::gid::Gid;
@@ -138,6 +139,8 @@ pub(crate) struct Context {
     pub(crate) domains: Known<Domain>,
     pub(crate) regions: Known<Region>,
     pub(crate) xrc_domains: XrcDomains,
+    /// Ids that have accepted, and whose peers may have completed the connection.
+    pub(crate) accepting: Mutex<Vec<Weak<Id>>>,
 }
 
 impl Context {
@@ -181,6 +184,7 @@ impl Context {
             domains: Known::default(),
             regions: Known::default(),
             xrc_domains: XrcDomains::default(),
+            accepting: Mutex::default(),
         });
         let _ = reported.set(Arc::downgrade(&context));
         exit::remember(&context);

@@ -8,6 +8,7 @@ use transom_engine::Completion;
 
 use crate::context::Context;
 use crate::environment;
+use crate::errno::Errno;
 
 /// Lines that a process prints at most.
 const MOST: u32 = 20;
@@ -34,6 +35,21 @@ pub(crate) fn line(text: &str) {
     } else if before == MOST {
         eprintln!("transom: further explanations are left out");
     }
+}
+
+/// The number of a call's argument that is refused, and a line about it.
+#[cold]
+pub(crate) fn invalid(why: impl FnOnce() -> String) -> Errno {
+    refused(Errno::EINVAL, why)
+}
+
+/// The number of a refusal, and a line about it.
+#[cold]
+pub(crate) fn refused(error: Errno, why: impl FnOnce() -> String) -> Errno {
+    if wanted() {
+        line(&why());
+    }
+    error
 }
 
 /// Why a request failed, if there is a record of it.

@@ -1,6 +1,6 @@
 //! The GID table: the addresses of the host.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use transom_engine::raw;
 
@@ -25,6 +25,35 @@ pub(crate) fn bytes_of(address: IpAddr) -> [u8; 16] {
 /// The address that sixteen bytes name.
 pub(crate) fn address_of(bytes: [u8; 16]) -> IpAddr {
     Ipv6Addr::from(bytes).to_canonical()
+}
+
+/// An address and a port. An address that is local to a link names its interface.
+pub(crate) fn socket_address(address: IpAddr, port: u16, interface: u32) -> SocketAddr {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, interface).into()
+        }
+        address => SocketAddr::new(address, port),
+    }
+}
+
+/// The interface that an address names; 0: none.
+pub(crate) fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
+}
+
+/// Whether an address means nothing without an interface, and names none.
+pub(crate) fn needs_interface(address: SocketAddr) -> bool {
+    let link_local = matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
+    link_local && scope(address) == 0
+}
+
+/// An address of IPv4 as such.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    socket_address(address.ip().to_canonical(), address.port(), scope(address))
 }
 
 /// The table as of now: what other hosts reach first, then loopback, then what is local to a link.

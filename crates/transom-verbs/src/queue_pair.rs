@@ -132,7 +132,7 @@ fn granted(asked: ibv_qp_cap, shared: bool) -> Result<ibv_qp_cap> {
     let fits = asked.max_send_wr <= limits::DEPTH
         && (shared || asked.max_recv_wr <= limits::DEPTH)
         && asked.max_send_sge <= limits::SGE
-        && asked.max_recv_sge <= limits::SGE
+        && (shared || asked.max_recv_sge <= limits::SGE)
         && asked.max_inline_data <= limits::INLINE;
     if !fits {
         return Err(Errno::EINVAL);
@@ -549,6 +549,10 @@ mod tests {
         for beyond in [asked(4097, 1, 1), asked(0, 33, 1), asked(0, 1, 16_385)] {
             assert_eq!(granted(beyond, false), Err(Errno::EINVAL));
         }
+        // Sizes of a receive queue that there is not are not looked at.
+        let ignored = ibv_qp_cap { max_recv_wr: u32::MAX, max_recv_sge: 33, ..asked(0, 1, 1) };
+        assert!(granted(ignored, true).is_ok());
+        assert_eq!(granted(ignored, false), Err(Errno::EINVAL));
     }
 
     #[test]

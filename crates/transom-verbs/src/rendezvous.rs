@@ -8,7 +8,7 @@ mod hello;
 mod ports;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -73,14 +73,25 @@ struct Inner {
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     own: IpAddr,
+    /// The index of the interface of both.
+    interface: u32,
     peer: IpAddr,
     destination: u32,
 }
 
+impl Ends {
+    /// The port at which the peer's process listens; `None`: no queue pair has such a number.
+    fn port(&self) -> Option<u16> {
+        u16::try_from(self.destination >> 8).ok().filter(|port| *port >= FIRST_PORT)
+    }
+}
+
 fn ends(queue_pair: &QueuePair) -> Option<Ends> {
     let attr = *queue_pair.attributes();
+    let own = queue_pair.context().gids.get(usize::from(attr.ah_attr.grh.sgid_index))?;
     Some(Ends {
-        own: queue_pair.context().address(usize::from(attr.ah_attr.grh.sgid_index))?,
+        own: own.address,
+        interface: own.interface,
         peer: gid::address_of(gid_bytes(attr.ah_attr.grh.dgid)),
         destination: attr.dest_qp_num,
     })
@@ -105,7 +116,7 @@ impl Rendezvous {
     /// The queue pair has come to RTR: find its peer.
     pub(crate) fn begin(&self, queue_pair: &Arc<QueuePair>) -> Result {
         let ends = ends(queue_pair).ok_or(Errno::EINVAL)?;
-        if ends.destination >> 8 < u32::from(FIRST_PORT) {
+        if ends.port().is_none() {
             return cm::join(queue_pair, ends.destination);
         }
         if !kind().has("way to connect queue pairs by number; rdma_cm connects them (perftest: -R)")
@@ -171,6 +182,7 @@ impl Rendezvous {
 /// Connect to the peer, unless there is a connection.
 fn dial(queue_pair: &Arc<QueuePair>, round: u64, pause: Duration) {
     let Some(ends) = ends(queue_pair) else { return };
+    let Some(port) = ends.port() else { return };
     let mut inner = queue_pair.rendezvous.lock();
     if inner.round != round || inner.stream.is_some() || !queue_pair.is_ready() {
         return;
@@ -180,7 +192,6 @@ fn dial(queue_pair: &Arc<QueuePair>, round: u64, pause: Duration) {
     inner.stream = Some(connector.clone());
     drop(inner);
     let connector = &connector;
-    let port = (ends.destination >> 8) as u16;
     let later = (Arc::downgrade(queue_pair), Arc::downgrade(connector));
     let sink = raw::Sink::call(move |status| {
         let (queue_pair, connector) = later;
@@ -189,11 +200,11 @@ fn dial(queue_pair: &Arc<QueuePair>, round: u64, pause: Duration) {
         }
     });
     let hello = Hello::of(queue_pair).to_bytes();
-    let begun = connector.bind(SocketAddr::new(ends.own, 0)).and_then(|()| {
+    let begun = connector.bind(gid::socket_address(ends.own, 0, ends.interface)).and_then(|()| {
         if is_itself(queue_pair, &ends) {
             return connector.connect_to_itself(read_limits(queue_pair), sink);
         }
-        let peer = SocketAddr::new(ends.peer, port);
+        let peer = gid::socket_address(ends.peer, port, ends.interface);
         connector.connect(None, peer, read_limits(queue_pair), &hello, sink)
     });
     if let Err(error) = begun {

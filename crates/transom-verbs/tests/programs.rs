@@ -266,6 +266,15 @@ fn ids_their_events_and_their_ends() {
     run("ids");
 }
 
+/// Verbs V25, Verbs V62, Verbs V77, Verbs V112, Verbs V114, Verbs V118, Verbs V120, Verbs V130.
+#[test]
+fn ports_order_of_events_and_queue_pairs_of_the_program() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("ports");
+}
+
 /// Verbs V5, Verbs V9, Verbs V19, Verbs V20, Verbs V21, Verbs V22, Verbs V23, Verbs V24, Verbs V27, Verbs V31,
 /// Verbs V39, Verbs V98, Verbs V109, Verbs V110, Verbs V147.
 #[test]

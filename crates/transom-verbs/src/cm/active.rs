@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use transom_engine::{EndReason, Status, raw};
 
-use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, State, alias, padded};
+use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, State, alias, padded, port};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
@@ -33,6 +33,7 @@ impl Id {
             inner.state = State::Connecting;
             inner.parameters = parameters;
             inner.joined = queue_pair.map(Arc::downgrade).unwrap_or_default();
+            inner.own = queue_pair.is_some();
             if inner.datagrams.is_some() {
                 drop(inner);
                 return resolution::ask(self, private);
@@ -49,11 +50,18 @@ impl Id {
     fn dial(self: &Arc<Id>, private: Arc<[u8]>, since: Instant) {
         let (local, peer, limits) = {
             let inner = self.lock();
-            let (Some(local), Some(peer)) = (inner.local, inner.peer) else { return };
+            let (Some(mut local), Some(peer)) = (inner.local, inner.peer) else { return };
             if inner.state != State::Connecting {
                 return;
             }
+            if let Some(port) = inner.port.as_ref().and_then(|port| port.of_tcp().ok()) {
+                local.set_port(port);
+            }
             (local, peer, inner.parameters.limits())
+        };
+        let peer = match port::find(&self.context, peer) {
+            Ok(peer) => peer,
+            Err(error) => return self.failed(error.status, Vec::new()),
         };
         let connector = match self.context.adapter.connector() {
             Ok(connector) => Arc::new(connector),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use transom_engine::raw;
 
+use super::port::{Port, Wish};
 use super::{Id, Inner, State};
 use crate::abi::cm_event;
 use crate::errno::{Errno, Result};
 use crate::resolution::{self, Datagrams};
+use crate::{explain, gid};
 
 impl Id {
     /// Take an address and a port (0: any) of this host.
@@ -17,32 +19,70 @@ impl Id {
         if inner.state != State::Idle {
             return Err(Errno::EINVAL);
         }
-        self.take_port(&mut inner, address)?;
+        let shared = inner.shares_port;
+        self.take_port(&mut inner, address, shared)?;
         inner.state = State::Bound;
         Ok(())
     }
 
-    pub(super) fn take_port(self: &Arc<Id>, inner: &mut Inner, address: SocketAddr) -> Result {
-        let adapter = &self.context.adapter;
-        let any = address.ip().is_unspecified();
-        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
-        if let Some(part) = &mut inner.datagrams {
-            let first = if any && !inner.one_family { both } else { address };
-            let taken = resolution::take_port(self, part, first)
-                .or_else(|_| resolution::take_port(self, part, address))?;
-            inner.local = Some(SocketAddr::new(address.ip(), taken.port()));
-            return Ok(());
+    /// `shared`: other ids may have the port, too.
+    pub(super) fn take_port(
+        self: &Arc<Id>,
+        inner: &mut Inner,
+        mut address: SocketAddr,
+        shared: bool,
+    ) -> Result {
+        if gid::needs_interface(address) {
+            return Err(explain::invalid(|| {
+                format!("{address} is local to a link: its sin6_scope_id has to say which")
+            }));
         }
-        let listener = if any && !inner.one_family {
-            adapter.listener(both).or_else(|_| adapter.listener(address))?
-        } else if inner.one_family {
-            adapter.listener_of_one_family(address)?
+        let any = address.ip().is_unspecified();
+        let number = if let Some(part) = &mut inner.datagrams {
+            let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+            let first = if any && !inner.one_family { both } else { address };
+            resolution::take_port(self, part, first)
+                .or_else(|_| resolution::take_port(self, part, address))?
+                .port()
         } else {
-            adapter.listener(address)?
+            let wish = Wish { address, one_family: inner.one_family, shared };
+            let port = Port::take(&self.context.adapter, wish)?;
+            let number = port.number();
+            inner.port = Some(port);
+            number
         };
-        let port = listener.address()?.port();
-        inner.port = Some(Arc::new(listener));
-        inner.local = Some(SocketAddr::new(address.ip(), port));
+        address.set_port(number);
+        inner.local = Some(address);
+        Ok(())
+    }
+
+    /// RDMA_OPTION_ID_REUSEADDR.
+    pub(crate) fn share_port(&self, shared: bool) -> Result {
+        let mut inner = self.lock();
+        if inner.state == State::Listening && shared || inner.state != State::Idle && !shared {
+            return Err(Errno::EINVAL);
+        }
+        inner.shares_port = shared;
+        Ok(())
+    }
+
+    /// RDMA_OPTION_ID_AFONLY.
+    pub(crate) fn take_one_family(&self, one: bool) -> Result {
+        let mut inner = self.lock();
+        if !matches!(inner.state, State::Idle | State::Bound) {
+            return Err(Errno::EINVAL);
+        }
+        inner.one_family = one;
+        Ok(())
+    }
+
+    /// RDMA_OPTION_ID_ACK_TIMEOUT, of reliable connections.
+    pub(crate) fn set_ack_timeout(&self, timeout: u8) -> Result {
+        let mut inner = self.lock();
+        if inner.datagrams.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        inner.ack_timeout = timeout.min(31);
         Ok(())
     }
 
@@ -59,15 +99,21 @@ impl Id {
         let bound = inner.local.filter(|local| !local.ip().is_unspecified());
         let chosen = match source.filter(|s| !s.ip().is_unspecified()).or(bound) {
             Some(source) => Ok(source),
-            None => raw::Adapter::route_to(peer).map(|ip| SocketAddr::new(ip, 0)),
+            // An address that is local to a link is reached from the same link.
+            None => {
+                raw::Adapter::route_to(peer).map(|ip| gid::socket_address(ip, 0, gid::scope(peer)))
+            }
         };
         let taken = chosen.map_err(Errno::from).and_then(|chosen| {
             let bound = inner.datagrams.as_ref().is_some_and(Datagrams::is_bound);
             if inner.port.is_none() && !bound {
-                return self.take_port(&mut inner, chosen);
+                // A port of the system's choice is of no interest to others.
+                let shared = inner.shares_port || chosen.port() == 0;
+                return self.take_port(&mut inner, chosen, shared);
             }
-            let port = inner.local.map_or(0, |local| local.port());
-            inner.local = Some(SocketAddr::new(chosen.ip(), port));
+            let mut local = chosen;
+            local.set_port(inner.local.map_or(0, |local| local.port()));
+            inner.local = Some(local);
             Ok(())
         });
         match taken {

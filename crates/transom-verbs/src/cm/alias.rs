@@ -42,10 +42,15 @@ pub(super) fn release(alias: u32) {
     aliases(|all| all.ids.remove(&alias));
 }
 
-/// A queue pair goes to RTR with the alias of a connection as its destination (Verbs V128).
+/// A queue pair goes to RTR with the alias of a connection as its destination (Verbs V128). Where there is
+/// no such connection, or another queue pair has it, the number is one that no peer answers to.
 pub(crate) fn join(queue_pair: &Arc<QueuePair>, alias: u32) -> Result {
-    let id = aliases(|all| all.ids.get(&alias).and_then(Weak::upgrade)).ok_or(Errno::EINVAL)?;
+    let known = aliases(|all| all.ids.get(&alias).and_then(Weak::upgrade));
+    let Some(id) = known else { return Ok(()) };
     let mut inner = id.lock();
+    if inner.joined.upgrade().is_some_and(|joined| !Arc::ptr_eq(&joined, queue_pair)) {
+        return Ok(()); // its peer belongs to another queue pair
+    }
     let connector = inner.connector.clone().ok_or(Errno::EINVAL)?;
     if inner.accepted || inner.state != State::Requested {
         drop(inner);

@@ -12,12 +12,18 @@ use crate::{gid, resolution};
 impl Id {
     /// The attributes of the way to a peer.
     pub(crate) fn address_attributes(&self, local: IpAddr, peer: IpAddr) -> ibv_ah_attr {
+        let traffic_class = self.lock().traffic_class;
+        self.addresses(local, peer, traffic_class)
+    }
+
+    fn addresses(&self, local: IpAddr, peer: IpAddr, traffic_class: u8) -> ibv_ah_attr {
         let index = self.context.index_of(local).unwrap_or(0);
         ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: crate::abi::gid_words(gid::bytes_of(peer)),
                 sgid_index: u8::try_from(index).unwrap_or(0),
                 hop_limit: 64,
+                traffic_class,
                 ..ibv_global_route::default()
             },
             is_global: 1,
@@ -55,7 +61,7 @@ impl Id {
             qps::RTR => {
                 let (local, peer) =
                     (inner.local.ok_or(Errno::EINVAL)?, inner.peer.ok_or(Errno::EINVAL)?);
-                attr.ah_attr = self.address_attributes(local.ip(), peer.ip());
+                attr.ah_attr = self.addresses(local.ip(), peer.ip(), inner.traffic_class);
                 attr.path_mtu = crate::environment::mtu();
                 attr.dest_qp_num = inner.alias;
                 attr.max_dest_rd_atomic = inner.parameters.responder_resources;

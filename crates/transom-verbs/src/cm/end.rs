@@ -81,6 +81,7 @@ impl Id {
                 _ => return Err(Errno::EINVAL),
             }
         };
+        self.let_go();
         if let Some(connector) = &connector {
             // Before the flush, so that the end is in order.
             let _ = connector.disconnect(raw::Sink::call(|_| {}));
@@ -92,6 +93,18 @@ impl Id {
             self.over();
         }
         Ok(())
+    }
+
+    /// A queue pair that the program has made itself is the program's to move: the connection ends
+    /// without it (Verbs V130).
+    fn let_go(&self) {
+        let joined = {
+            let inner = self.lock();
+            if inner.own { None } else { inner.joined.upgrade() }
+        };
+        if let Some(joined) = joined {
+            let _ = joined.engine.part();
+        }
     }
 
     /// The program has fetched DISCONNECTED.
@@ -115,10 +128,11 @@ impl Id {
             let gone = (inner.port.take(), inner.connector.take(), inner.datagrams.take());
             (inner.channel.clone(), inner.alias, gone)
         };
-        if let (Some(listener), ..) = &gone {
+        if let (Some(port), ..) = &gone {
             // A thread that hands a Request over has the listener, too; the port is free all the same.
-            let _ = listener.close();
+            let _ = port.listener.close();
         }
+        self.let_go();
         drop(gone); // disconnects, or rejects, or refuses
         alias::release(alias);
         let about = |event: &Event| {

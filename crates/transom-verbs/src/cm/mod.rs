@@ -9,6 +9,7 @@ mod attributes;
 mod end;
 mod group;
 mod passive;
+mod port;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -100,16 +101,21 @@ pub(crate) struct Inner {
     pub(crate) channel: Arc<Channel<Event>>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
-    pub(crate) one_family: bool,
-    pub(crate) ack_timeout: u8,
+    one_family: bool,
+    /// Its port may be other ids', too.
+    shares_port: bool,
+    ack_timeout: u8,
+    pub(crate) traffic_class: u8,
     pub(crate) parameters: Parameters,
     /// The id's port, which takes Requests once the id listens.
-    port: Option<Arc<raw::Listener>>,
+    port: Option<port::Port>,
     connector: Option<Arc<raw::Connector>>,
     /// The part of an id of port space UDP; `None`: of port space TCP.
     pub(crate) datagrams: Option<Datagrams>,
     /// The queue pair that has taken over the connection, or is to.
     joined: Weak<QueuePair>,
+    /// That queue pair is the id's; any other is the program's, which moves it by itself.
+    own: bool,
     accepted: bool,
     alias: u32,
     /// DISCONNECTED has been said.
@@ -175,12 +181,15 @@ impl Id {
                 local: None,
                 peer: None,
                 one_family: false,
+                shares_port: false,
                 ack_timeout: 18,
+                traffic_class: 0,
                 parameters: Parameters::default(),
                 port: None,
                 connector: None,
                 datagrams: datagrams.then(Datagrams::default),
                 joined: Weak::new(),
+                own: false,
                 accepted: false,
                 alias: 0,
                 over: false,
@@ -251,6 +260,9 @@ impl Id {
     pub(crate) fn migrate(self: &Arc<Id>, to: &Arc<Channel<Event>>) {
         let from = std::mem::replace(&mut self.lock().channel, to.clone());
         for event in from.take_back(|event| Arc::ptr_eq(event.owner(), self)) {
+            if event.listener.is_some() {
+                event.id.lock().channel = to.clone();
+            }
             to.push(event);
         }
         self.events.wait();

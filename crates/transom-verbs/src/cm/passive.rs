@@ -1,24 +1,25 @@
 //! The passive side: listeners, Requests, and their answers.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use transom_engine::tables::ConnectorState;
 use transom_engine::{Status, raw};
 
 use super::{CONNECT_DATA, Event, Id, Parameters, State, alias, padded};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
-use crate::limits;
 use crate::queue_pair::QueuePair;
 use crate::requests::{self, Passive};
 use crate::resolution::{Datagrams, Question};
+use crate::{gid, limits};
 
 impl Id {
     pub(crate) fn listen(self: &Arc<Id>, backlog: usize) -> Result {
         let mut inner = self.lock();
         if inner.state == State::Idle {
             let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-            self.take_port(&mut inner, any)?;
+            self.take_port(&mut inner, any, false)?;
         } else if inner.state != State::Bound {
             return Err(Errno::EINVAL);
         }
@@ -26,15 +27,18 @@ impl Id {
             inner.state = State::Listening;
             return Ok(());
         }
-        let port = inner.port.clone().ok_or(Errno::EINVAL)?;
-        port.listen(backlog)?;
+        let port = inner.port.as_mut().ok_or(Errno::EINVAL)?;
+        port.listen(&self.context.adapter, backlog)?;
+        let listener = port.listener.clone();
         inner.state = State::Listening;
         drop(inner);
-        requests::serve(&Arc::downgrade(self), &port)
+        requests::serve(&Arc::downgrade(self), &listener)
     }
 
-    /// A peer asks.
+    /// A peer asks. A program that connects once its last connection is established is heard in that
+    /// order: what has arrived on the connections before is looked at first.
     fn request(self: &Arc<Id>, connector: raw::Connector) {
+        settle(&self.context.accepting);
         let channel = self.lock().channel.clone();
         let id = Id::new(&self.context, &channel, false);
         let alias = alias::new(&id);
@@ -42,15 +46,23 @@ impl Id {
         let offered = connector.read_limits().unwrap_or_default();
         let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
         let (peer, local) = (connector.peer().ok(), connector.local().ok());
-        let canonical = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+        let (number, class, user_context) = {
+            let inner = self.lock();
+            (inner.local.map(|local| local.port()), inner.traffic_class, inner.user_context)
+        };
+        let numbered = |mut at: SocketAddr| {
+            at.set_port(number.unwrap_or(at.port()));
+            at
+        };
         {
             let mut inner = id.lock();
             inner.state = State::Requested;
-            inner.peer = peer.map(canonical);
-            inner.local = local.map(canonical);
+            inner.peer = peer.map(gid::canonical);
+            inner.local = local.map(gid::canonical).map(numbered);
+            inner.traffic_class = class;
             inner.alias = alias;
             inner.connector = Some(Arc::new(connector));
-            inner.user_context = self.lock().user_context;
+            inner.user_context = user_context;
         }
         self.push(Event {
             kind: cm_event::CONNECT_REQUEST,
@@ -136,7 +148,9 @@ impl Id {
             if let Some(joined) = &joined {
                 inner.joined = Arc::downgrade(joined);
             }
+            inner.own = queue_pair.is_some();
         }
+        lock(&self.context.accepting).push(Arc::downgrade(self));
         let engine = joined.as_ref().map(|joined| &joined.engine);
         let accepted = connector.accept(engine, parameters.limits(), private, sink);
         accepted.inspect_err(|_| self.lock().state = State::Disconnected)?;
@@ -146,13 +160,46 @@ impl Id {
     /// The peer has completed the connection, or has not.
     fn completed(self: &Arc<Id>, status: Status) {
         if status == Status::Success {
-            self.established();
-            self.raise(cm_event::ESTABLISHED, 0, Vec::new());
-            self.watch();
+            self.is_completed();
         } else if status != Status::Canceled {
             self.lock().state = State::Disconnected;
             self.raise(cm_event::CONNECT_ERROR, -Errno::from(status).0, Vec::new());
         }
+    }
+
+    /// The connection is established: said once, under the id's lock, so that a thread that finds it said
+    /// may raise what comes later.
+    fn is_completed(self: &Arc<Id>) {
+        let event = self.event(cm_event::ESTABLISHED);
+        {
+            let mut inner = self.lock();
+            if inner.state != State::Accepting {
+                return;
+            }
+            inner.state = State::Established;
+            if !inner.destroyed {
+                inner.channel.push(event);
+            }
+        }
+        self.watch();
+    }
+
+    /// Look whether the peer has completed the connection, and say so. `false`: it is not expected to.
+    fn settle(self: &Arc<Id>) -> bool {
+        let connector = {
+            let inner = self.lock();
+            if inner.state != State::Accepting {
+                return false;
+            }
+            inner.connector.clone()
+        };
+        if let Some(connector) = connector
+            && connector.process_arrived().is_ok()
+            && connector.state() == ConnectorState::Connected
+        {
+            self.is_completed();
+        }
+        true
     }
 
     pub(crate) fn reject(&self, private: &[u8]) -> Result {
@@ -171,6 +218,21 @@ impl Id {
         };
         Ok(connector.reject(private)?)
     }
+}
+
+fn lock(accepting: &Mutex<Vec<Weak<Id>>>) -> MutexGuard<'_, Vec<Weak<Id>>> {
+    accepting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Say which of the connections that were accepted are established.
+fn settle(accepting: &Mutex<Vec<Weak<Id>>>) {
+    let ids: Vec<_> = lock(accepting).iter().filter_map(Weak::upgrade).collect();
+    for id in ids {
+        if !id.settle() {
+            lock(accepting).retain(|known| known.as_ptr() != Arc::as_ptr(&id));
+        }
+    }
+    lock(accepting).retain(|known| known.strong_count() > 0);
 }
 
 impl Passive for Id {

@@ -13,8 +13,8 @@ use transom_memory::QueuePairId;
 
 use crate::abi::qps;
 use crate::context::Context;
-use crate::environment;
 use crate::queue_pair::QueuePair;
+use crate::{environment, gid};
 use packet::Packet;
 
 /// The address of a datagram's destination.
@@ -60,7 +60,7 @@ fn destination(address: &Address) -> Option<SocketAddr> {
         return group::destination(own, interface, peer);
     }
     let port = (queue_pair >> 8) as u16;
-    (port >= crate::rendezvous::FIRST_PORT).then(|| SocketAddr::new(peer, port))
+    (port >= crate::rendezvous::FIRST_PORT).then(|| gid::socket_address(peer, port, interface))
 }
 
 /// Datagrams of requests that have been taken, as they travel.

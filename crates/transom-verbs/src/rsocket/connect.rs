@@ -20,7 +20,7 @@ impl Socket {
     pub(crate) fn bind(&self, address: SocketAddr) -> Result {
         let inner = self.lock();
         let one_family = inner.options.get(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? != 0;
-        inner.id.lock().one_family = one_family;
+        inner.id.take_one_family(one_family)?;
         inner.id.bind(address)
     }
 

@@ -1,43 +1,6 @@
 /* Ids of port space TCP: what they show, what their events carry, and how they end. */
-#include "common.h"
-#include <rdma/rdma_cma.h>
+#include "ids.h"
 
-static struct sockaddr_in loopback(int port) {
-    return (struct sockaddr_in){.sin_family = AF_INET,
-                                .sin_port = htons(port),
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-}
-static struct rdma_cm_event *next(struct rdma_event_channel *channel, int kind) {
-    struct pollfd fd = {channel->fd, POLLIN, 0};
-    CHECK("V120", poll(&fd, 1, 20000) == 1, "no event, wanted %s", rdma_event_str(kind));
-    struct rdma_cm_event *event;
-    SUCCEEDS(rdma_get_cm_event(channel, &event));
-    CHECK("V120", (int)event->event == kind, "%s, wanted %s", rdma_event_str(event->event),
-          rdma_event_str(kind));
-    return event;
-}
-static void comes(struct rdma_event_channel *channel, int kind) {
-    SUCCEEDS(rdma_ack_cm_event(next(channel, kind)));
-}
-static struct rdma_event_channel *ours, *theirs;
-static struct rdma_cm_id *listener;
-static int port;
-
-static struct rdma_cm_id *routed(void) {
-    struct rdma_cm_id *id;
-    struct sockaddr_in peer = loopback(port);
-    SUCCEEDS(rdma_create_id(ours, &id, &id, RDMA_PS_TCP));
-    SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&peer, 2000));
-    comes(ours, RDMA_CM_EVENT_ADDR_RESOLVED);
-    FAILS("V115", rdma_connect(id, NULL) == -1 ? errno : 0, EINVAL); /* without a route */
-    SUCCEEDS(rdma_resolve_route(id, 2000));
-    comes(ours, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    return id;
-}
-static void give_queues(struct rdma_cm_id *id) {
-    struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {4, 4, 1, 1, 0}};
-    SUCCEEDS(rdma_create_qp(id, NULL, &init));
-}
 /* V114: what an id shows once its address is resolved. */
 static void addresses(void) {
     struct rdma_cm_id *id = routed();
@@ -57,19 +20,49 @@ static void addresses(void) {
     rdma_free_devices(all);
     SUCCEEDS(rdma_destroy_id(id));
 }
-/* V116: options that mean something to a socket, and those that there are not. */
+/* V116: options that mean something to a socket or to a path, and those that there are not. A value has the
+ * length of its type. */
 static void options(void) {
-    struct rdma_cm_id *id;
-    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
-    uint8_t tos = 8, timeout = 14;
+    struct rdma_cm_id *id = routed();
+    uint8_t tos = 0x88, timeout = 14;
     int on = 1;
-    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
-    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
-    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on));
-    SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
-                             sizeof timeout));
-    FAILS("V116", rdma_set_option(id, RDMA_OPTION_ID, 99, &on, sizeof on) == -1 ? errno : 0, ENOSYS);
-    FAILS("V116", rdma_set_option(id, 99, 0, &on, sizeof on) == -1 ? errno : 0, ENOSYS);
+    struct {
+        int name;
+        void *value;
+        size_t length;
+    } known[] = {{RDMA_OPTION_ID_TOS, &tos, sizeof tos},
+                 {RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout},
+                 {RDMA_OPTION_ID_REUSEADDR, &on, sizeof on}};
+    for (unsigned at = 0; at < sizeof known / sizeof *known; at++) {
+        for (size_t length = 0; length <= 8; length++) {
+            errno = 0;
+            int done = rdma_set_option(id, RDMA_OPTION_ID, known[at].name, known[at].value, length);
+            bool fits = length == known[at].length;
+            CHECK("V116", fits ? done == 0 : done == -1 && errno == EINVAL,
+                  "option %d with %zu bytes: %d, errno %d", known[at].name, length, done, errno);
+        }
+    }
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+    int mask;
+    SUCCEEDS(rdma_init_qp_attr(id, &attr, &mask));
+    CHECK("V116", attr.ah_attr.grh.traffic_class == 0x88, "traffic class %x",
+          attr.ah_attr.grh.traffic_class);
+    attr.qp_state = IBV_QPS_RTS;
+    SUCCEEDS(rdma_init_qp_attr(id, &attr, &mask));
+    CHECK("V116", attr.timeout == 14, "timeout %d", attr.timeout);
+    /* A family is chosen before the address is used. */
+    FAILS("V116", ERROR(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on)),
+          EINVAL);
+    FAILS("V116", ERROR(rdma_set_option(id, RDMA_OPTION_ID, 99, &on, sizeof on)), ENOSYS);
+    FAILS("V116", ERROR(rdma_set_option(id, 99, 0, &on, sizeof on)), ENOSYS);
+    struct ibv_path_data path = {.flags = 0};
+    for (size_t length = 0; length < 2 * sizeof path; length += sizeof path - 1)
+        FAILS("V116",
+              ERROR(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, length)), EINVAL);
+    SUCCEEDS(rdma_destroy_id(id));
+    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_UDP));
+    FAILS("V116", ERROR(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1)),
+          EINVAL);
     SUCCEEDS(rdma_destroy_id(id));
 }
 /* V131: a backlog of 0, no bind, both families. */
@@ -190,13 +183,9 @@ static void nulls(void) {
     FAILS("V120", rdma_ack_cm_event(NULL) == -1 ? errno : 0, EINVAL);
 }
 int main(void) {
-    ours = MADE(rdma_create_event_channel());
-    theirs = MADE(rdma_create_event_channel());
-    SUCCEEDS(rdma_create_id(theirs, &listener, &port, RDMA_PS_TCP));
-    struct sockaddr_in any = loopback(0);
-    SUCCEEDS(rdma_bind_addr(listener, (void *)&any));
-    SUCCEEDS(rdma_listen(listener, 8));
-    port = ntohs(rdma_get_src_port(listener));
+    open_channels();
+    open_listener(0);
+    listener->context = &port;
     nulls();
     addresses();
     options();

@@ -41,6 +41,13 @@ int main(void) {
     struct ibv_qp_init_attr qi;
     SUCCEEDS(ibv_query_qp(e.qp, &qa, 1, &qi));
     int maxs = qi.cap.max_send_sge, maxr = qi.cap.max_recv_sge;
+    /* V90: a receive may be longer than any message. */
+    struct ibv_sge longer = {(uintptr_t)e.buf, 0xffffffff, K(&e)};
+    struct ibv_recv_wr of_it = {.wr_id = 99, .sg_list = &longer, .num_sge = 1};
+    struct ibv_qp *other = new_qp(&e);
+    qp_init(other, 0);
+    SUCCEEDS(ibv_post_recv(other, &of_it, &rb));
+    SUCCEEDS(ibv_destroy_qp(other));
     r[2].num_sge = maxr + 1;
     rb = NULL;
     FAILS("V81", ibv_post_recv(e.qp, r, &rb), EINVAL);
@@ -320,6 +327,16 @@ int main(void) {
         g.qp = new_qp(&g);
         struct ibv_mr *m2 = MADE(ibv_reg_mr(p2, g.buf, g.len, ALL));
         pair_up(&g, &f, DEF);
+        /* V28: sizes of the receive queue that such a queue pair does not have are not looked at. */
+        struct ibv_srq_init_attr plain = {.attr = {8, 1, 0}};
+        struct ibv_srq *of_e = MADE(ibv_create_srq(e.pd, &plain));
+        struct ibv_qp_init_attr ignored = {.send_cq = e.scq,
+                                           .recv_cq = e.rcq,
+                                           .srq = of_e,
+                                           .cap = {16, 0xffffffff, 1, 0xffffffff, 0},
+                                           .qp_type = IBV_QPT_RC};
+        SUCCEEDS(ibv_destroy_qp(MADE(ibv_create_qp(e.pd, &ignored))));
+        SUCCEEDS(ibv_destroy_srq(of_e));
         struct ibv_srq_attr q;
         SUCCEEDS(ibv_query_srq(g.srq, &q));
         CHECK("V58", q.max_wr == sa.attr.max_wr && q.max_sge == sa.attr.max_sge && q.srq_limit == 0,

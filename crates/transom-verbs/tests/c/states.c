@@ -221,8 +221,6 @@ int main(void) {
     BADRTR(a.max_dest_rd_atomic = 17);
     BADRTR(a.max_dest_rd_atomic = 255);
     BADRTR(a.min_rnr_timer = 32);
-    BADRTR(a.dest_qp_num = 1 << 24);
-    BADRTR(a.dest_qp_num = 17); /* the number of no connection */
     BADRTR(a.ah_attr.grh.sgid_index = 200);
     BADRTR(a.ah_attr.grh.sgid_index = 31);
     BADRTR(a.ah_attr.port_num = 2);

@@ -183,6 +183,7 @@ pub(crate) unsafe fn show_route(shell: &IdShell) {
     let found = ibv_sa_path_rec {
         dgid,
         sgid,
+        traffic_class: shell.id.lock().traffic_class,
         hop_limit: 64,
         reversible: 1,
         numb_path: 1,
@@ -365,6 +366,8 @@ pub(crate) unsafe extern "C" fn rdma_resolve_route(
 
 const LEVEL_ID: c_int = 0;
 const LEVEL_IB: c_int = 1;
+/// Bytes of `struct ibv_path_data`.
+const PATH_DATA: usize = 72;
 
 pub(crate) unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
@@ -382,19 +385,20 @@ pub(crate) unsafe extern "C" fn rdma_set_option(
         // SAFETY: an id of the program's, and a value of `length` bytes.
         unsafe {
             let shell = look(id)?;
-            let byte = || {
-                if length == 0 || value.is_null() {
-                    return Err(Errno::EINVAL);
-                }
-                Ok(value.cast::<u8>().read())
+            let is = |wanted| {
+                if length == wanted && !value.is_null() { Ok(()) } else { Err(Errno::EINVAL) }
             };
+            let byte = || is(1).map(|()| value.cast::<u8>().read());
+            let number = || is(size_of::<c_int>()).map(|()| value.cast::<c_int>().read_unaligned());
             match (level, name) {
-                (LEVEL_ID, TOS | REUSE) => {
-                    byte()?;
-                }
-                (LEVEL_ID, ONE_FAMILY) => shell.id.lock().one_family = byte()? != 0,
-                (LEVEL_ID, ACK_TIMEOUT) => shell.id.lock().ack_timeout = byte()?.min(31),
+                (LEVEL_ID, TOS) => shell.id.lock().traffic_class = byte()?,
+                (LEVEL_ID, REUSE) => shell.id.share_port(number()? != 0)?,
+                (LEVEL_ID, ONE_FAMILY) => shell.id.take_one_family(number()? != 0)?,
+                (LEVEL_ID, ACK_TIMEOUT) => shell.id.set_ack_timeout(byte()?)?,
                 (LEVEL_IB, PATH) => {
+                    if length == 0 || !length.is_multiple_of(PATH_DATA) || value.is_null() {
+                        return Err(Errno::EINVAL);
+                    }
                     show_route(shell);
                     shell.id.resolve_route()?;
                     finish(shell)?;

@@ -1,0 +1,189 @@
+//! Ports of port space TCP (Verbs V112). They are not TCP's: a program may listen at one number with both.
+//!
+//! A port of an id is a name in the network namespace, so that no other id gets it, and the TCP port of
+//! the same number where that is free: peers on other hosts, iWARP adapters among them, find the listener
+//! there. Where a TCP socket has the number, the listener has another one, which a second name tells to
+//! processes of this host.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use transom_engine::{Status, raw};
+
+use crate::context::Context;
+use crate::errno::{Errno, Result};
+use crate::explain;
+
+/// Every address of IPv6, and of IPv4.
+const ALL: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+
+/// How an id takes a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Port 0: any.
+    pub(super) address: SocketAddr,
+    pub(super) one_family: bool,
+    /// Other ids may have it, too, or it is of no interest to them.
+    pub(super) shared: bool,
+}
+
+/// The port of an id.
+#[derive(Debug)]
+pub(super) struct Port {
+    wish: Wish,
+    pub(super) listener: Arc<raw::Listener>,
+    names: Vec<raw::LocalName>,
+}
+
+fn held(address: SocketAddr) -> String {
+    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+    format!("transom/rdma_cm/{address}")
+}
+
+fn told(address: SocketAddr) -> String {
+    format!("{}/at", held(address))
+}
+
+fn of_one_family(one: IpAddr, other: IpAddr) -> bool {
+    one.is_ipv4() == other.is_ipv4()
+}
+
+impl Wish {
+    /// Addresses whose names stand for it.
+    fn own(self) -> Vec<SocketAddr> {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let all = ALL.into_iter().filter(|all| !self.one_family || of_one_family(*all, ip));
+        let ips = if ip.is_unspecified() { all.collect() } else { vec![ip] };
+        ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+    }
+
+    /// Addresses of others that overlap with it.
+    fn others(self) -> Vec<SocketAddr> {
+        let (ip, port) = (self.address.ip(), self.address.port());
+        let ips: Vec<_> = if ip.is_unspecified() {
+            let all = raw::interfaces().unwrap_or_default().into_iter().map(|i| i.address);
+            all.filter(|one| !self.one_family || of_one_family(*one, ip)).collect()
+        } else {
+            ALL.into_iter().filter(|all| of_one_family(*all, ip)).collect()
+        };
+        ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+    }
+
+    /// The names: `EADDRINUSE` if another id has one of them, or one that overlaps.
+    fn claim(self, adapter: &raw::Adapter) -> Result<Vec<raw::LocalName>> {
+        let port = self.address.port();
+        let mut names = Vec::new();
+        for own in self.own() {
+            names.push(adapter.hold_name(&held(own), port)?);
+        }
+        let taken = self.others().into_iter().any(|other| raw::Adapter::is_name_held(&held(other)));
+        if taken { Err(Errno::EADDRINUSE) } else { Ok(names) }
+    }
+
+    /// A listener at its address; `::` where both families are wanted.
+    fn open(self, adapter: &raw::Adapter) -> raw::Result<raw::Listener> {
+        let any = self.address.ip().is_unspecified();
+        if any && !self.one_family {
+            let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), self.address.port());
+            let of_both = adapter.listener(both);
+            // Without IPv6. A port that is taken is taken for both.
+            return match of_both {
+                Err(error) if error.status != Status::SharingViolation => {
+                    adapter.listener(self.address)
+                }
+                of_both => of_both,
+            };
+        }
+        if self.one_family {
+            adapter.listener_of_one_family(self.address)
+        } else {
+            adapter.listener(self.address)
+        }
+    }
+}
+
+impl Port {
+    pub(super) fn take(adapter: &raw::Adapter, mut wish: Wish) -> Result<Port> {
+        let named = wish.address.port() != 0;
+        let mut names = if named && !wish.shared { wish.claim(adapter)? } else { Vec::new() };
+        let listener = match wish.open(adapter) {
+            Err(error) if named && error.status == Status::SharingViolation => {
+                let mut port = Port { wish, listener: Arc::new(anywhere(adapter, wish)?), names };
+                port.tell(adapter)?;
+                return Ok(port);
+            }
+            opened => opened?,
+        };
+        if !named {
+            wish.address.set_port(listener.address()?.port());
+            if !wish.shared {
+                // The system gives no number twice, but for one whose TCP port another socket had.
+                names = wish.claim(adapter).unwrap_or_default();
+            }
+        }
+        Ok(Port { wish, listener: Arc::new(listener), names })
+    }
+
+    /// The number, as the program knows it.
+    pub(super) fn number(&self) -> u16 {
+        self.wish.address.port()
+    }
+
+    /// The TCP port that it has.
+    pub(super) fn of_tcp(&self) -> Result<u16> {
+        Ok(self.listener.address()?.port())
+    }
+
+    /// Take requests. A TCP socket may have begun to listen at the number since.
+    pub(super) fn listen(&mut self, adapter: &raw::Adapter, backlog: usize) -> Result {
+        match self.listener.listen(backlog) {
+            Err(error) if error.status == Status::SharingViolation => {
+                self.listener = Arc::new(anywhere(adapter, self.wish)?);
+                self.tell(adapter)?;
+                Ok(self.listener.listen(backlog)?)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Tell processes of this host where the listener is, and people that others do not find it.
+    fn tell(&mut self, adapter: &raw::Adapter) -> Result {
+        let port = self.of_tcp()?;
+        for own in self.wish.own() {
+            self.names.push(adapter.hold_name(&told(own), port)?);
+        }
+        explain::line(&format!(
+            "rdma_cm's port {} is a TCP socket's, too: programs on this host, of this user or if this is \
+             root's, find its listener (TCP port {port}), those on other hosts do not",
+            self.number()
+        ));
+        Ok(())
+    }
+}
+
+fn anywhere(adapter: &raw::Adapter, wish: Wish) -> Result<raw::Listener> {
+    let mut address = wish.address;
+    address.set_port(0);
+    Ok(Wish { address, ..wish }.open(adapter)?)
+}
+
+/// Where the listener of a port of a peer's is.
+///
+/// # Errors
+/// `IoTimeout`: a process of this host has the port, and is stopped.
+pub(super) fn find(context: &Context, peer: SocketAddr) -> raw::Result<SocketAddr> {
+    let ip = peer.ip();
+    if !ip.is_loopback() && context.index_of(ip).is_none() {
+        return Ok(peer);
+    }
+    let all = ALL.into_iter().filter(|all| of_one_family(*all, ip));
+    for ip in std::iter::once(ip).chain(all) {
+        let found = raw::Adapter::ask_name(&told(SocketAddr::new(ip, peer.port())))?;
+        if let Some(port) = found {
+            let mut at = peer;
+            at.set_port(port);
+            return Ok(at);
+        }
+    }
+    Ok(peer)
+}
