@@ -13,6 +13,7 @@
 //! | `process`, `mutex` | which process this is, behind any `fork`, and locks that it can use |
 //! | `lock`, `spin` | locks across processes, looking before sleeping |
 //! | `memory`, `sys` | memory and system calls straight from the kernel |
+//! | `user` | copies to and from memory of the program |
 //!
 //! Calls of the program go on to the next definition of their name; the library's own system calls go to
 //! the kernel, so that none of them comes back here. Nothing is started, no signal is taken, and a
@@ -37,4 +38,5 @@ mod spin;
 mod stream;
 mod sys;
 mod table;
+mod user;
 mod young;

@@ -1,10 +1,14 @@
-//! Locks across processes, in the segment, which survive the death of their holder.
+//! Locks across processes, which survive the death of their holder.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{process, sys};
+
+/// How long a thread waits for a lock that a peer can write, in nanoseconds. Who has such a lock copies 64 KiB and
+/// gives it back.
+const LONGEST: u64 = 500_000_000;
 
 /// A thread sleeps on the word; the other bits are the number of the thread that has the lock.
 pub(super) const SLEEPERS: u32 = 1 << 31;
@@ -41,11 +45,16 @@ impl<'a> Locked<'a> {
         if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(Locked(word));
         }
-        Locked::take_slowly(word, me)
+        Locked::take_slowly(word, me, u64::MAX)
+    }
+
+    /// As [`Locked::take`], of a word that the peer can write: `None`, too, if it is not given back in time.
+    pub(crate) fn take_in_time(word: &'a AtomicU32) -> Option<Locked<'a>> {
+        Locked::take_slowly(word, thread(), sys::now() + LONGEST)
     }
 
     #[cold]
-    fn take_slowly(word: &'a AtomicU32, me: u32) -> Option<Locked<'a>> {
+    fn take_slowly(word: &'a AtomicU32, me: u32, until: u64) -> Option<Locked<'a>> {
         for _ in 0..100 {
             if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Some(Locked(word));
@@ -64,6 +73,9 @@ impl<'a> Locked<'a> {
                     return Some(Locked(word));
                 }
                 continue;
+            }
+            if until != u64::MAX && sys::now() >= until {
+                return None;
             }
             let asleep = seen | SLEEPERS;
             let marked = seen == asleep

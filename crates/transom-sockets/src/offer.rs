@@ -1,18 +1,19 @@
 //! How two processes find each other: a folder of the user's alone with a marker for each port that is
-//! listened on under the switch, and a segment for each connection.
+//! listened on under the switch, and the number of the segment of each connection.
 //!
-//! A segment is made once its connection has lasted, and has the name of its active side's TCP socket: the
-//! kernel's cookie, which no other socket ever has. The passive side asks the kernel for the cookie of the
-//! socket at the other end (`sock_diag`), so neither a process that died nor an address used again leads
-//! to a wrong segment. Any process that holds either socket finds the segment in this way: behind `fork`,
-//! `exec` and SCM_RIGHTS.
+//! A segment is made once its connection has lasted. Its memory has no name, and the kernel removes it with the
+//! last process that has it attached, however that ends. Its number stands in a file of the folder, beside the
+//! kernel's cookie of the active side's TCP socket, which no other socket ever has. The passive side asks the
+//! kernel for the cookie of the socket at the other end (`sock_diag`), so neither a process that died nor an
+//! address used again leads to a wrong segment. Any process that holds either socket finds the segment in this
+//! way: behind `fork`, `exec` and SCM_RIGHTS.
 
 use std::ffi::{CString, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use transom_switch::layout::{HEADER, Header, Side};
+use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
 use transom_switch::rules::Rules;
 use transom_switch::session::{Session, State};
 
@@ -20,8 +21,8 @@ use super::mutex::Mutex;
 use super::sys;
 use super::table::{self, Socket};
 
-/// Bytes of each ring of a segment that this process makes.
-const RING: u64 = 256 << 10;
+/// Bytes of the smallest rings of a segment that this process makes.
+const RING: u64 = 16 << 10;
 const SO_COOKIE: c_int = 57;
 
 /// A segment that is mapped.
@@ -118,8 +119,9 @@ fn namespace() -> Option<u64> {
     sys::stat(c"/proc/self/ns/net", 0).map(|about| about.st_ino)
 }
 
-fn segment_name(cookie: u64) -> Option<CString> {
-    CString::new(format!("{}/c-{:x}-{cookie:x}", folder()?, namespace()?)).ok()
+/// The file with the numbers of segments.
+fn directory_name() -> Option<CString> {
+    CString::new(format!("{}/connections-{:x}", folder()?, namespace()?)).ok()
 }
 
 fn marker_name(port: u16) -> Option<CString> {
@@ -320,7 +322,7 @@ pub(crate) fn grow(fd: c_int, side: Side, counts: (u64, u64), peer: &AtomicU64) 
             if theirs == 0 {
                 return Outcome::Never;
             }
-            let Some(segment) = segment_name(theirs).and_then(|name| open(&name)) else {
+            let Some(segment) = segment_of(theirs) else {
                 return Outcome::Later;
             };
             Some(claim(fd, segment, counts))
@@ -350,38 +352,43 @@ fn is_whole(fd: c_int, (sent, received): (u64, u64)) -> bool {
     within && sys::look_at_tcp(fd).is_some_and(|seen| seen.established)
 }
 
-/// Make a segment for the connection.
+/// Make a segment for the connection. Without memory the connection stays with TCP.
 fn offer(fd: c_int, (at, to): (SocketAddr, SocketAddr), counts: (u64, u64)) -> Option<Segment> {
     if !is_whole(fd, counts) {
         return None;
     }
     let cookie = cookie(fd)?;
-    let name = segment_name(cookie)?;
-    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
-    let file = sys::open(&name, flags | libc::O_NOFOLLOW, 0o600).ok()?;
-    let length = HEADER as u64 + 2 * RING;
-    let mapped = sys::truncate(file, length).and_then(|_| sys::map(file, length as usize));
-    sys::close(file);
-    let Ok(mapped) = mapped.and_then(|at| sys::populate(at.cast(), HEADER).map(|()| at)) else {
-        sys::unlink(&name);
+    // Other programs need shared memory, too.
+    let (used, most) = sys::count_of_memory()?;
+    if used >= most / 2 {
         return None;
-    };
+    }
+    let (id, mapped) = sys::shared_memory(segment_length(RING) as usize).ok()?;
     let header = mapped.cast::<Header>();
+    let segment = Segment { header, ring: RING, side: Side::Active };
+    // The smallest ring of each side always has memory: each goes on, whatever larger ones get.
+    let first = mapped.cast::<u8>();
+    let second = first.wrapping_add(HEADER + side_length(RING) as usize);
+    let reserved = sys::populate(first, HEADER + RING as usize)
+        .and_then(|()| sys::populate(second, RING as usize));
+    if reserved.is_err() {
+        return dropped(segment);
+    }
     // SAFETY: the mapping has room for it, begins at a page, and zeros are a header of atomics.
     let words = unsafe { &*header };
     let session = Session::new(words, Side::Active, RING);
-    words.end(Side::Active).holders.store(1, Ordering::Relaxed);
     words.name_peers(peers(at, to));
     session.count_before(counts.0, counts.1);
     take_options(fd, &session);
     words.prepare(RING, cookie);
-    Some(Segment { header, ring: RING, side: Side::Active })
+    if enter(cookie, id) { Some(segment) } else { dropped(segment) }
 }
 
 /// Take the segment that the peer has offered.
 fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Option<Segment> {
     // SAFETY: just mapped; words of atomics.
-    let session = Session::new(unsafe { &*segment.header }, Side::Passive, segment.ring);
+    let words = unsafe { &*segment.header };
+    let session = Session::new(words, Side::Passive, segment.ring);
     let own = cookie(fd).unwrap_or_default();
     if own == 0 || !is_whole(fd, counts) {
         return dropped(segment);
@@ -390,6 +397,7 @@ fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Option<Segment> {
     if !session.claim(own, counts.0, counts.1) {
         return dropped(segment);
     }
+    note_claim(words.end(Side::Active).cookie.load(Ordering::Relaxed));
     let _ = session.road_out();
     no_delay(fd);
     joined(segment, Side::Passive)
@@ -407,8 +415,6 @@ fn is_ordinary(fd: c_int) -> bool {
 /// Copy the options that the socket had before it had a segment.
 fn take_options(fd: c_int, session: &Session<'_>) {
     let end = session.end();
-    let flags = sys::status_flags(fd).unwrap_or_default();
-    end.nonblocking.store(u32::from(flags & libc::O_NONBLOCK != 0), Ordering::Relaxed);
     let linger = sys::option::<[c_int; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let abortive = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
     end.abortive.store(u32::from(abortive), Ordering::Relaxed);
@@ -455,12 +461,29 @@ pub(crate) fn resolve(fd: c_int) {
     }
     match found(fd) {
         Some(segment) => {
-            if let Some(socket) = table::socket_of(fd) {
+            if let Some(socket) = table::socket_of(fd)
+                && socket.young.joins(fd)
+            {
                 socket.attach(&segment);
             }
         }
-        None => table::set_plain(fd),
+        None => {
+            if was_switched(fd) {
+                // Bytes may have been lost, and the reader learns it.
+                sys::reset(fd);
+            }
+            table::set_plain(fd);
+        }
     }
+}
+
+/// Whether a connection had a segment that is gone.
+fn was_switched(fd: c_int) -> bool {
+    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return false };
+    [cookie(fd), cookie_of(canonical(to), canonical(at))].into_iter().flatten().any(|cookie| {
+        let seen = read_group(cookie);
+        seen.is_some_and(|seen| entries(&seen).any(|entry| entry.cookie == cookie && entry.claimed))
+    })
 }
 
 /// Whether a descriptor that nothing is known of is one end of a switched connection.
@@ -470,7 +493,7 @@ pub(crate) fn is_claimed(fd: c_int) -> bool {
     let names = || [cookie(fd), cookie_of(to, at)].into_iter().flatten();
     !wishes().rules.is_off()
         && is_here(to.ip())
-        && names().filter_map(segment_name).filter_map(|name| open(&name)).any(|segment| {
+        && names().filter_map(segment_of).any(|segment| {
             // SAFETY: just mapped; words of atomics.
             let header = unsafe { &*segment.header };
             let state = Session::new(header, Side::Active, segment.ring).state();
@@ -486,10 +509,10 @@ pub(crate) fn found(fd: c_int) -> Option<Segment> {
         return None;
     }
     let own = cookie(fd)?;
-    if let Some(segment) = open(&segment_name(own)?) {
+    if let Some(segment) = segment_of(own) {
         return joined(segment, Side::Active);
     }
-    let segment = open(&segment_name(cookie_of(to, at)?)?)?;
+    let segment = segment_of(cookie_of(to, at)?)?;
     // SAFETY: just mapped; words of atomics.
     let session = Session::new(unsafe { &*segment.header }, Side::Passive, segment.ring);
     if session.state() == State::Claimed && session.claim(own, 0, 0) {
@@ -513,45 +536,16 @@ fn joined(segment: Segment, side: Side) -> Option<Segment> {
     if session.state() == State::Withdrawn {
         return dropped(segment);
     }
-    session.end().holders.fetch_add(1, Ordering::AcqRel);
     Some(Segment { side, ..segment })
 }
 
 fn dropped(segment: Segment) -> Option<Segment> {
-    // SAFETY: mapped by `open`, and used by no other call.
-    unsafe { sys::unmap(segment.header.cast(), HEADER + 2 * segment.ring as usize) };
+    // SAFETY: attached by this module, and used by no other call.
+    unsafe { sys::unmap(segment.header.cast(), segment_length(segment.ring) as usize) };
     None
 }
 
-/// Map a segment that another process has made, if it is one.
-fn open(name: &CString) -> Option<Segment> {
-    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    let file = sys::open(name, flags, 0).ok()?;
-    let length = sys::length(file).unwrap_or_default();
-    let mapped = if length >= HEADER as u64 && length <= 1 << 30 {
-        sys::map(file, length as usize).ok()
-    } else {
-        None
-    };
-    sys::close(file);
-    let at = mapped?;
-    let header = at.cast::<Header>();
-    // SAFETY: the mapping has room for it, and begins at a page.
-    let ring = unsafe { &*header }.examine(length);
-    match ring {
-        Ok(ring) if HEADER as u64 + 2 * ring == length => {
-            Some(Segment { header, ring, side: Side::Active })
-        }
-        _ => {
-            // SAFETY: mapped above, and used by no other call.
-            unsafe { sys::unmap(at, length as usize) };
-            None
-        }
-    }
-}
-
-/// The last descriptor of this process is about to be closed. The last process of both ends takes the
-/// segment's name away.
+/// The last descriptor of this process is about to be closed.
 pub(crate) fn leave(held: &Socket, fd: c_int) {
     let Some(session) = held.session() else { return };
     if session.state() == State::Claimed {
@@ -559,41 +553,139 @@ pub(crate) fn leave(held: &Socket, fd: c_int) {
         super::stream::drain(&session, fd);
         held.look_at_tcp(fd);
     }
-    release(&session);
 }
 
-/// This process holds the connection no more.
-fn release(session: &Session<'_>) {
-    let less = |count: u32| Some(count.saturating_sub(1));
-    let _ = session.end().holders.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-    let last = session.end().holders.load(Ordering::Acquire) == 0
-        && session.peer().holders.load(Ordering::Acquire) == 0;
-    if last {
-        let active = match session.side() {
-            Side::Active => session.end(),
-            Side::Passive => session.peer(),
+// --- numbers of segments ---
+
+/// Bytes of an entry: a cookie; a number plus 1, or 0; and 1 once the segment was claimed. A cookie has its entry in
+/// one group.
+const ENTRY: usize = 16;
+const GROUP: usize = 8;
+const GROUPS: u64 = 2048;
+
+type Group = [u8; ENTRY * GROUP];
+
+struct Entry {
+    cookie: u64,
+    id: Option<u32>,
+    claimed: bool,
+}
+
+impl Entry {
+    fn bytes(&self) -> [u8; ENTRY] {
+        let number = self.id.map_or(0, |id| id.wrapping_add(1));
+        let mut bytes = [0; ENTRY];
+        bytes[..8].copy_from_slice(&self.cookie.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&number.to_ne_bytes());
+        bytes[12..].copy_from_slice(&u32::from(self.claimed).to_ne_bytes());
+        bytes
+    }
+}
+
+fn place(cookie: u64) -> i64 {
+    // Cookies are counted up, a few for each processor.
+    let mixed = cookie.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    (mixed % GROUPS) as i64 * size_of::<Group>() as i64
+}
+
+fn entries(group: &Group) -> impl Iterator<Item = Entry> {
+    group.chunks_exact(ENTRY).map(|entry| {
+        let word = |at: usize| entry[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+        let cookie = entry[..8].try_into().map_or(0, u64::from_ne_bytes);
+        Entry { cookie, id: word(8).checked_sub(1), claimed: word(12) != 0 }
+    })
+}
+
+fn group(file: c_int, cookie: u64) -> Group {
+    let mut group = [0; ENTRY * GROUP];
+    // What the file does not have yet is zeros.
+    let _ = sys::read_at(file, &mut group, place(cookie));
+    group
+}
+
+fn read_group(cookie: u64) -> Option<Group> {
+    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = sys::open(&directory_name()?, flags, 0).ok()?;
+    let seen = group(file, cookie);
+    sys::close(file);
+    Some(seen)
+}
+
+/// Put an entry where `fits` says that it goes; `false`: nowhere.
+fn write_entry(new: &Entry, fits: impl Fn(&Entry) -> bool) -> bool {
+    let Some(name) = directory_name() else { return false };
+    let flags = libc::O_CREAT | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let Ok(file) = sys::open(&name, flags, 0o600) else { return false };
+    // Another process may take the same place at the same time.
+    const TRIES: usize = 4;
+    let mut written = false;
+    for _ in 0..TRIES {
+        let Some(free) = entries(&group(file, new.cookie)).position(|one| fits(&one)) else {
+            break;
         };
-        if let Some(name) = segment_name(active.cookie.load(Ordering::Relaxed)) {
-            sys::unlink(&name);
+        let at = place(new.cookie) + (free * ENTRY) as i64;
+        if sys::write_at(file, &new.bytes(), at) != Ok(ENTRY) {
+            break;
+        }
+        let same = |one: Entry| one.bytes() == new.bytes();
+        written = entries(&group(file, new.cookie)).any(same);
+        if written {
+            break;
+        }
+    }
+    sys::close(file);
+    written
+}
+
+/// Tell who looks for this cookie the number of its segment. Places of segments that are gone are used again;
+/// `false`: there is none.
+fn enter(cookie: u64, id: u32) -> bool {
+    let new = Entry { cookie, id: Some(id), claimed: false };
+    let gone = |one: &Entry| one.id.is_some_and(|id| sys::about_memory(id).is_none());
+    write_entry(&new, |one| one.id.is_none()) || write_entry(&new, gone)
+}
+
+/// From now on bytes may be in the segment only: who finds it gone learns that some may be lost.
+fn note_claim(cookie: u64) {
+    let id = read_group(cookie)
+        .and_then(|seen| entries(&seen).find(|one| one.cookie == cookie).and_then(|one| one.id));
+    write_entry(&Entry { cookie, id, claimed: true }, |one| one.cookie == cookie);
+}
+
+/// Attach the segment that the socket with this cookie has made, if there is one.
+fn segment_of(cookie: u64) -> Option<Segment> {
+    let seen = read_group(cookie)?;
+    entries(&seen)
+        .filter_map(|one| one.id.filter(|_| one.cookie == cookie))
+        .find_map(|id| open(id, cookie))
+}
+
+/// Attach a segment that another process of this user has made, if it is one.
+fn open(id: u32, cookie: u64) -> Option<Segment> {
+    let (length, user) = sys::about_memory(id)?;
+    if user != sys::user() || length < HEADER as u64 || length > 1 << 30 {
+        return None;
+    }
+    let at = sys::attach_memory(id).ok()?;
+    let header = at.cast::<Header>();
+    // SAFETY: the mapping has room for it, and begins at a page.
+    let words = unsafe { &*header };
+    let known = words.end(Side::Active).cookie.load(Ordering::Relaxed) == cookie;
+    match words.examine(length) {
+        Ok(ring) if known && segment_length(ring) == length => {
+            Some(Segment { header, ring, side: Side::Active })
+        }
+        _ => {
+            // SAFETY: attached above, and used by no other call.
+            unsafe { sys::unmap(at, length as usize) };
+            None
         }
     }
 }
 
-/// The process ends by `exit`: names of its connections are taken away as by `close`.
-extern "C" fn at_exit() {
-    if table::may_change() {
-        table::each_socket(|_, session| release(session));
-    }
-}
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_EXIT: extern "C" fn() = at_exit;
-
 // --- what dead processes have left ---
 
-/// Take away segments whose connection is gone, and markers whose process is. Once in a process that
-/// listens: one that connects has less time.
+/// Take away markers whose process is gone. Once in a process that listens: one that connects has less time.
 fn sweep() {
     static DONE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
     if !DONE.swap(std::ptr::dangling_mut(), Ordering::Relaxed).is_null() {
@@ -601,41 +693,20 @@ fn sweep() {
     }
     let (Some(path), Some(namespace)) = (folder(), namespace()) else { return };
     let Ok(entries) = std::fs::read_dir(&path) else { return };
-    let (ours, markers) = (format!("c-{namespace:x}-"), format!("l-{namespace:x}-"));
+    let markers = format!("l-{namespace:x}-");
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         let Ok(full) = CString::new(format!("{path}/{name}")) else { continue };
-        // A connection that is being made has no addresses yet.
+        // One that is being made has no number yet.
         let old = sys::stat(&full, libc::AT_SYMLINK_NOFOLLOW).is_some_and(|about| {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             // SAFETY: the call writes one such structure.
             unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
             about.st_ctime + 60 < time.tv_sec
         });
-        if old && name.starts_with(&ours) && is_left(&full) {
-            sys::unlink(&full);
-        } else if old && name.starts_with(&markers) {
+        if old && name.starts_with(&markers) {
             is_live(&full);
         }
     }
-}
-
-fn is_left(name: &CString) -> bool {
-    let Some(segment) = open(name) else { return true };
-    // SAFETY: just mapped; words of atomics.
-    let header = unsafe { &*segment.header };
-    let [family, ports, a, b, c, d] = header.peers();
-    let ip = |high: u64, low: u64| {
-        if family == 6 {
-            IpAddr::from(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
-        } else {
-            IpAddr::from(Ipv4Addr::from_bits(low as u32))
-        }
-    };
-    let at = SocketAddr::new(ip(a, b), (ports >> 16) as u16);
-    let to = SocketAddr::new(ip(c, d), ports as u16);
-    let left = family == 0 || cookie_of(at, to).is_none() && cookie_of(to, at).is_none();
-    dropped(segment);
-    left
 }

@@ -78,13 +78,6 @@ pub(crate) fn may_change() -> bool {
     PROCESS.load(Ordering::Relaxed) == sys::pid()
 }
 
-extern "C" fn before() {
-    // The child holds every connection that its parent holds.
-    table::each_socket(|_, session| {
-        session.end().holders.fetch_add(1, Ordering::AcqRel);
-    });
-}
-
 extern "C" fn in_parent() {
     young::forked(false);
 }
@@ -108,7 +101,7 @@ extern "C" fn start() {
         PAGE.store(page, Ordering::Release);
     }
     // SAFETY: the functions stay as long as the library does, which is for good.
-    let _: c_int = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    let _: c_int = unsafe { libc::pthread_atfork(None, Some(in_parent), Some(in_child)) };
 }
 
 #[used]

@@ -227,7 +227,7 @@ impl Poll<'_> {
         let deadline = limit.map(|limit| sys::now().saturating_add(limit));
         self.ask(interest::RDHUP as c_short, false);
         // The kernel says what else there is, and which peers are gone: of one that sends, from time to time.
-        let mut asked = self.alone().is_none_or(|(held, _)| stream::is_look(held));
+        let mut asked = self.alone().is_none_or(|(held, session)| stream::is_look(held, &session));
         if asked {
             sys::poll(&mut self.kernel, Some(0), std::ptr::null())?;
         }

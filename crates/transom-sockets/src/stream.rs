@@ -4,22 +4,31 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use transom_switch::session::{Incoming, Road, Session, State, Stretches};
+use transom_switch::layout::{LARGE, ring_begin, ring_size};
+use transom_switch::session::{Incoming, Road, Session, State, Stretches, Violation};
 use transom_switch::wait::{Rung, Wait, Wake};
 
 use super::epoll;
-use super::lock::Locked;
 use super::ready;
 use super::sys::{self, Errno};
 use super::table::Socket;
+use super::user;
 
 /// Bytes copied at once: the other side works on them while the next ones are copied.
 const PIECE: usize = 64 << 10;
-/// Calls between two looks at the TCP socket of a peer that may have died.
-const LOOKS: u32 = 64;
+/// Ticks of the processor's clock, some 20 µs: a call that finds nothing looks at the TCP socket of a peer that may
+/// have died, unless one did so less long ago. What a program knows of the death of another process has taken
+/// longer.
+const LOOKS: u64 = 60_000;
+/// Calls behind the departure of a process from the other end that look in any case: the kernel may tell this
+/// end a moment later that it was the last one.
+const ALERT: u32 = 8;
 /// How long a thread sleeps on a word before it looks at the TCP socket, or sleeps there. No round number:
 /// a signal between two sleeps does not end the call, and timers of programs have round numbers.
 pub(crate) const NAP: Duration = Duration::from_millis(43);
+
+/// How long a blocking sender waits for a reader of a ring that has 256 KiB, before it takes memory for more.
+const GROWS: Duration = Duration::from_millis(5);
 
 type Vector = libc::iovec;
 
@@ -68,8 +77,10 @@ pub(crate) fn wake(session: &Session<'_>, fd: c_int, wait: &Wait, wake: Wake) {
     }
 }
 
-/// The TCP socket of this end is closed: threads of the peer's that sleep on a word look at theirs.
+/// The TCP socket of this end is closed: the peer looks at its own at its next call, and so do threads that sleep
+/// on a word.
 pub(crate) fn closed(session: &Session<'_>) {
+    session.end().departures.fetch_add(1, Ordering::Release);
     for wait in [session.for_peer_bytes(), session.for_peer_room()] {
         if wait.wake_sleepers() {
             sys::wake(wait.word(), i32::MAX);
@@ -96,15 +107,21 @@ pub(crate) fn drain(session: &Session<'_>, fd: c_int) {
     }
 }
 
-/// Copy `stretches` of a ring to or from what the vectors name, behind their first `skip` bytes.
+/// Copy `stretches` of a side's rings to or from what the vectors name, behind their first `skip` bytes; how many
+/// were copied. Fewer than there are: the program has no memory there.
 ///
 /// # Safety
-/// `ring` has every byte of the stretches, and the vectors are the caller's buffers.
-unsafe fn copy(ring: *mut u8, stretches: &Stretches, vectors: &[Vector], skip: usize, out: bool) {
-    let (offset, first) = stretches.first;
-    let mut pieces = [(offset, first), (0, stretches.second)].into_iter();
+/// `rings` has every byte of the stretches.
+unsafe fn copy(
+    rings: *mut u8,
+    stretches: &Stretches,
+    vectors: &[Vector],
+    mut skip: usize,
+    out: bool,
+) -> usize {
+    let mut pieces = [stretches.first, stretches.second].into_iter();
     let (mut at, mut left) = pieces.next().unwrap_or_default();
-    let mut skip = skip;
+    let mut done = 0;
     for vector in vectors {
         if skip >= vector.iov_len {
             skip -= vector.iov_len;
@@ -117,28 +134,45 @@ unsafe fn copy(ring: *mut u8, stretches: &Stretches, vectors: &[Vector], skip: u
             if left == 0 {
                 match pieces.next() {
                     Some((next, length)) if length > 0 => (at, left) = (next, length),
-                    _ => return,
+                    _ => return done,
                 }
             }
             let count = room.min(left);
-            let inside = ring.wrapping_add(at);
-            // SAFETY: both have `count` bytes there, by the bounds of stretches and vectors. The other
-            // side may write its ring at the same time, and garbles its own bytes only.
-            unsafe {
-                if out {
-                    std::ptr::copy(inside, buffer, count);
-                } else {
-                    std::ptr::copy(buffer, inside, count);
-                }
+            let inside = rings.wrapping_add(at);
+            let (from, to) = if out { (inside, buffer) } else { (buffer, inside) };
+            // SAFETY: the rings have `count` bytes there. The other side may write them at the same time, and
+            // garbles its own bytes only. The program's memory need not be there.
+            let copied = unsafe { user::copy(from, to, count) };
+            done += copied;
+            if copied < count {
+                return done;
             }
             buffer = buffer.wrapping_add(count);
             (at, left, room) = (at + count, left - count, room - count);
         }
     }
+    done
 }
 
+/// Bytes that one call moves at most: MAX_RW_COUNT of the kernel's.
+const MOST: usize = 0x7FFF_F000;
+
+/// The bytes of what a call was given, as far as it moves them.
 pub(crate) fn total(vectors: &[Vector]) -> usize {
-    vectors.iter().map(|vector| vector.iov_len).sum()
+    vectors.iter().fold(0, |sum: usize, vector| sum.saturating_add(vector.iov_len)).min(MOST)
+}
+
+/// As [`total`], of vectors that the kernel would take: no length is negative (readv(2)), and none leads out of the
+/// program's half of the addresses.
+fn checked(vectors: &[Vector]) -> Result<usize, Errno> {
+    const END: usize = 0x7FFF_FFFF_F000;
+    if vectors.iter().any(|vector| vector.iov_len > isize::MAX as usize) {
+        return Err(libc::EINVAL);
+    }
+    let inside = |vector: &Vector| {
+        vector.iov_base.addr().checked_add(vector.iov_len).is_some_and(|end| end <= END)
+    };
+    if vectors.iter().all(inside) { Ok(total(vectors)) } else { Err(libc::EFAULT) }
 }
 
 /// The vectors behind their first `skip` bytes, and no more than `most` bytes.
@@ -175,8 +209,23 @@ pub(crate) fn is_reset(held: &Socket, session: &Session<'_>) -> bool {
 }
 
 /// Whether this call is one that looks at the TCP socket, whatever the rings say.
-pub(crate) fn is_look(held: &Socket) -> bool {
-    held.calls.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1
+pub(crate) fn is_look(held: &Socket, session: &Session<'_>) -> bool {
+    let departures = session.peer().departures.load(Ordering::Acquire);
+    if departures != held.departures.load(Ordering::Relaxed) {
+        held.departures.store(departures, Ordering::Relaxed);
+        held.alert.store(ALERT, Ordering::Relaxed);
+    }
+    let alert = held.alert.load(Ordering::Relaxed);
+    if alert > 0 {
+        held.alert.store(alert - 1, Ordering::Relaxed);
+        return true;
+    }
+    let now = sys::ticks();
+    let due = now.wrapping_sub(held.looked.load(Ordering::Relaxed)) > LOOKS;
+    if due {
+        held.looked.store(now, Ordering::Relaxed);
+    }
+    due
 }
 
 /// The outcome of an attempt to receive.
@@ -198,12 +247,12 @@ pub(crate) struct Receive<'a> {
 pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result<usize, Errno> {
     let Some(session) = held.session() else { return Err(libc::EBADF) };
     if what.flags & libc::MSG_OOB != 0 && session.road_in() == Ok(Road::Ring) {
-        return receive_urgent(held, &session, &what);
+        return receive_urgent(&session, &what);
     }
     if what.flags & libc::MSG_ERRQUEUE != 0 {
         return Err(libc::EAGAIN);
     }
-    let wanted = total(what.vectors);
+    let wanted = checked(what.vectors)?;
     let all = what.flags & libc::MSG_WAITALL != 0 && what.flags & libc::MSG_PEEK == 0;
     let mut done = 0;
     let mut patience = Patience::default();
@@ -220,7 +269,7 @@ pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result
             }
             Ok(Got::Nothing(_)) if wanted == 0 => return Ok(0),
             Ok(Got::Nothing(road)) => {
-                let waited = if is_nonblocking(&session, what.flags) {
+                let waited = if is_nonblocking(held, fd, what.flags) {
                     Err(libc::EAGAIN)
                 } else {
                     patience.wait_for_bytes(held, &session, fd, road)
@@ -235,8 +284,8 @@ pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result
     }
 }
 
-fn is_nonblocking(session: &Session<'_>, flags: c_int) -> bool {
-    flags & libc::MSG_DONTWAIT != 0 || session.end().nonblocking.load(Ordering::Relaxed) != 0
+fn is_nonblocking(held: &Socket, fd: c_int, flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT != 0 || held.young.is_nonblocking(fd)
 }
 
 fn attempt(
@@ -246,7 +295,7 @@ fn attempt(
     what: &mut Receive<'_>,
     done: usize,
 ) -> Result<Got, Errno> {
-    let Some(_lock) = Locked::take(session.receive_lock()) else { return Err(libc::EAGAIN) };
+    let _lock = held.receiving(session)?;
     loop {
         let road = session.road_in().map_err(|_| broken(held))?;
         match road {
@@ -340,25 +389,36 @@ fn by_ring(
     skip: usize,
 ) -> Result<Got, Errno> {
     let wanted = total(what.vectors) - skip;
+    let peek = what.flags & libc::MSG_PEEK != 0;
     let mut done = 0;
     loop {
         let gone = held.is_gone();
         let incoming = session.arrived().map_err(|_| broken(held))?;
-        if incoming.bytes > 0 && wanted > 0 {
-            let piece = if what.flags & libc::MSG_PEEK != 0 { usize::MAX } else { PIECE };
-            let stretches = session.at(&incoming, (wanted - done).min(piece));
-            let ring = held.bytes(session.side().other());
-            if what.flags & libc::MSG_TRUNC == 0 {
-                // SAFETY: stretches lie in the ring; the vectors are the caller's.
-                unsafe { copy(ring, &stretches, what.vectors, skip + done, true) };
-            }
+        let passed = if peek { done as u64 } else { 0 };
+        // A read that has got something ends before the urgent byte.
+        let there =
+            if incoming.at_mark && done > 0 { 0 } else { incoming.bytes.saturating_sub(passed) };
+        if there > 0 && done < wanted {
+            let most = (wanted - done).min(PIECE);
+            let stretches = session.at(&incoming, passed, most).map_err(|_| broken(held))?;
             let count = stretches.length();
-            if what.flags & libc::MSG_PEEK != 0 {
-                return Ok(Got::Bytes(count));
+            let copied = if what.flags & libc::MSG_TRUNC == 0 {
+                let rings = held.bytes(session.side().other());
+                // SAFETY: stretches lie in the rings.
+                unsafe { copy(rings, &stretches, what.vectors, skip + done, true) }
+            } else {
+                count
+            };
+            if copied > 0 && !peek {
+                give_back(held, session, &stretches, copied);
+                wake(session, fd, session.for_peer_room(), session.consumed(copied));
             }
-            wake(session, fd, session.for_peer_room(), session.consumed(count));
-            done += count;
-            if done < wanted && count as u64 == piece as u64 && !incoming.at_mark {
+            done += copied;
+            if copied < count {
+                return if done > 0 { Ok(Got::Bytes(done)) } else { Err(libc::EFAULT) };
+            }
+            // Otherwise there was no more a moment ago.
+            if done < wanted && (count == PIECE || (count as u64) < there) {
                 continue;
             }
             return Ok(Got::Bytes(done));
@@ -383,26 +443,40 @@ fn by_ring(
             return end_of_input(held, session, Some(&incoming)).map(Got::Bytes);
         }
         // Bytes that were written before the peer closed are seen at the next turn.
-        if !(is_look(held) && held.look_at_tcp(fd)) {
+        if !(is_look(held, session) && held.look_at_tcp(fd)) {
             return Ok(Got::Nothing(Road::Ring));
         }
     }
 }
 
-fn receive_urgent(
-    held: &Socket,
-    session: &Session<'_>,
-    what: &Receive<'_>,
-) -> Result<usize, Errno> {
+fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Errno> {
     let inline = session.end().inline.load(Ordering::Relaxed) != 0;
-    let (Some(at), false) = (session.urgent(), inline) else { return Err(libc::EINVAL) };
-    let stretches = Stretches { first: (at, 1), second: 0 };
-    // SAFETY: the offset lies in the ring; the vectors are the caller's.
-    unsafe { copy(held.bytes(session.side().other()), &stretches, what.vectors, 0, true) };
+    let (Some(byte), false) = (session.urgent(), inline) else { return Err(libc::EINVAL) };
+    let wanted = checked(what.vectors)?;
+    let mut byte = [byte];
+    let stretches = Stretches { first: (0, 1), ..Stretches::default() };
+    // SAFETY: the array is one byte.
+    let copied = unsafe { copy(byte.as_mut_ptr(), &stretches, what.vectors, 0, true) };
+    if copied < wanted.min(1) {
+        return Err(libc::EFAULT);
+    }
     if what.flags & libc::MSG_PEEK == 0 {
         session.took_urgent();
     }
-    Ok(total(what.vectors).min(1))
+    Ok(wanted.min(1))
+}
+
+/// Before bytes of a large ring are said to be read: the kernel gets their memory.
+#[inline]
+fn give_back(held: &Socket, session: &Session<'_>, stretches: &Stretches, copied: usize) {
+    if stretches.is_large() {
+        let rings = held.bytes(session.side().other());
+        for (at, length) in session.given_back(&stretches.up_to(copied)) {
+            if length > 0 {
+                sys::give_back(rings.wrapping_add(at), length);
+            }
+        }
+    }
 }
 
 /// Send. `message`: control data and a target, which the kernel reads while TCP is used.
@@ -414,14 +488,17 @@ pub(crate) fn send(
     message: Option<&libc::msghdr>,
 ) -> Result<usize, Errno> {
     let Some(session) = held.session() else { return Err(libc::EBADF) };
-    let wanted = total(vectors);
+    let wanted = checked(vectors)?;
+    let nonblocking = is_nonblocking(held, fd, flags);
     let mut done = 0;
     let mut patience = Patience::default();
+    // What waits for nothing takes at once what the largest ring has room for, as TCP does.
+    let mut deep = nonblocking;
     loop {
         let sent = {
-            let Some(_lock) = Locked::take(session.send_lock()) else { return Err(libc::EAGAIN) };
+            let _lock = held.sending(&session)?;
             if road_out(held, &session, fd) {
-                push(held, &session, fd, vectors, (done, flags))
+                push(held, &session, fd, vectors, (done, flags, deep))
             } else {
                 send_by_tcp(&session, fd, vectors, (done, flags), message)
             }
@@ -442,10 +519,13 @@ pub(crate) fn send(
             return Ok(done);
         }
         epoll::taken(held);
-        let waited = if is_nonblocking(&session, flags) {
+        let waited = if nonblocking {
             Err(libc::EAGAIN)
         } else {
-            patience.wait_for_room(held, &session, fd)
+            let queued = session.queued();
+            let waited = patience.wait_for_room(held, &session, fd, deep);
+            deep |= queued == session.queued();
+            waited
         };
         if let Err(error) = waited {
             return if done > 0 { Ok(done) } else { Err(error) };
@@ -475,7 +555,7 @@ fn road_out(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
 pub(crate) fn advance(held: &Socket, session: &Session<'_>, fd: c_int) {
     if !session.sends_by_ring()
         && session.state() == State::Claimed
-        && let Some(_lock) = Locked::take(session.send_lock())
+        && let Ok(_lock) = held.sending(session)
     {
         road_out(held, session, fd);
     }
@@ -500,26 +580,29 @@ fn send_by_tcp(
     Ok(sent)
 }
 
-/// Put into the ring what there is room for.
+/// Put into the rings what there is room for. `deep`: into large ones, too.
 fn push(
     held: &Socket,
     session: &Session<'_>,
     fd: c_int,
     vectors: &[Vector],
-    (mut done, flags): (usize, c_int),
+    (mut done, flags, deep): (usize, c_int, bool),
 ) -> Result<usize, Errno> {
     let wanted = total(vectors);
     let before = done;
-    let look = is_look(held);
+    let look = is_look(held, session);
     let gone = held.is_gone() || look && held.look_at_tcp(fd);
     if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
-        return Ok(wanted - before);
+        // So much is on its way before the answer comes.
+        return Ok((wanted - before).min(PIECE));
     }
     if session.has_finished() || gone {
         return Err(libc::EPIPE);
     }
+    session.settle();
+    let rings = held.bytes(session.side());
     while done < wanted {
-        let Ok(stretches) = session.room((wanted - done).min(PIECE)) else {
+        let Ok(stretches) = place(held, session, (wanted - done).min(PIECE), deep) else {
             held.set_broken();
             return Err(libc::EPIPE);
         };
@@ -528,43 +611,87 @@ fn push(
             session.found_full();
             break;
         }
-        let ring = held.bytes(session.side());
-        have_memory(held, session, ring, count)?;
-        // SAFETY: stretches lie in the ring; the vectors are the caller's.
-        unsafe { copy(ring, &stretches, vectors, done, false) };
-        if flags & libc::MSG_OOB != 0 && done + count == wanted {
-            session.mark_urgent(count);
+        // SAFETY: stretches lie in the rings.
+        let copied = unsafe { copy(rings, &stretches, vectors, done, false) };
+        if flags & libc::MSG_OOB != 0 && copied > 0 && done + copied == wanted {
+            // SAFETY: the last byte of those that were just copied.
+            let byte =
+                unsafe { rings.wrapping_add(stretches.up_to(copied).last()).read_volatile() };
+            session.mark_urgent(copied, byte);
         }
-        done += count;
-        wake_reader(session, fd, session.filled(count));
+        done += copied;
+        if copied > 0 {
+            wake_reader(session, fd, session.filled(copied));
+        }
+        if copied < count {
+            return if done > before { Ok(done - before) } else { Err(libc::EFAULT) };
+        }
     }
     Ok(done - before)
 }
 
-/// Before the first lap of this process ends: pages that the system cannot provide are an error here,
-/// and would be the end of the process at the copy.
+/// Room for up to `wanted` bytes, in the next ring if there is none in this one. None: the reader has to make some.
 #[inline]
-fn have_memory(
+fn place(
     held: &Socket,
     session: &Session<'_>,
-    ring: *mut u8,
-    count: usize,
-) -> Result<(), Errno> {
-    let ready = held.populated.load(Ordering::Relaxed);
-    if ready >= held.ring() {
-        return Ok(());
+    wanted: usize,
+    deep: bool,
+) -> Result<Stretches, Violation> {
+    let room = session.room(wanted)?;
+    let other = if room.length() == 0 {
+        session.larger().filter(|larger| deep || *larger < LARGE)
+    } else if have_memory(held, session, &room) {
+        return Ok(room);
+    } else {
+        // The smallest ring had its memory before the connection was switched.
+        session.smaller()
+    };
+    Ok(match other.map(|other| session.room_in(other, wanted)) {
+        Some(room) if have_memory(held, session, &room) => {
+            session.change_to(room.ring);
+            room
+        }
+        _ => Stretches::default(),
+    })
+}
+
+/// Bytes that a send would take at once, of `wanted`.
+pub(crate) fn room(held: &Socket, session: &Session<'_>, wanted: usize) -> Result<usize, Errno> {
+    let _lock = held.sending(session)?;
+    place(held, session, wanted, true).map(|room| room.length()).map_err(|_| broken(held))
+}
+
+/// Whether the kernel has memory for these bytes: a copy into pages that it cannot provide would be the end of the
+/// process.
+#[inline]
+fn have_memory(held: &Socket, session: &Session<'_>, room: &Stretches) -> bool {
+    if room.ring == 0 {
+        return true;
     }
-    let end = session.written().saturating_add(count as u64).min(held.ring());
-    // Another process may have written the first laps.
-    let begin = if session.written() >= held.ring() { 0 } else { ready };
-    if end > ready || begin == 0 {
-        let upto = end.next_multiple_of(16 << 10).min(held.ring());
-        let upto = if session.written() >= held.ring() { held.ring() } else { upto };
-        let at = ring.wrapping_add(begin as usize);
-        sys::populate(at, (upto - begin) as usize).map_err(|_| libc::ENOBUFS)?;
-        held.populated.store(upto, Ordering::Relaxed);
+    let begin = ring_begin(held.ring(), room.ring) as usize;
+    let size = ring_size(held.ring(), room.ring) as usize;
+    let rings = held.bytes(session.side());
+    let asked = |at: usize, length: usize| sys::populate(rings.wrapping_add(at), length).is_ok();
+    if room.is_large() {
+        return [room.first, room.second]
+            .into_iter()
+            .all(|(at, length)| length == 0 || asked(at, length));
     }
-    Ok(())
+    let ready = held.populated.load(Ordering::Relaxed) as usize;
+    if ready >= size {
+        return true;
+    }
+    let end = if room.second.1 > 0 { size } else { room.first.0 + room.first.1 - begin };
+    if end <= ready {
+        return true;
+    }
+    let upto = end.next_multiple_of(16 << 10).min(size);
+    let there = asked(begin + ready, upto - ready);
+    if there {
+        held.populated.store(upto as u64, Ordering::Relaxed);
+    }
+    there
 }
 
 /// How a call waits: it looks for a while, then sleeps on the word, then in the kernel.
@@ -604,7 +731,7 @@ impl Patience {
             return Err(libc::EAGAIN);
         }
         if road == Road::Ring && (now < self.drowsy || self.deadline != u64::MAX) {
-            return self.nap(held, session, fd, session.for_bytes(), &there);
+            return self.nap(held, session, fd, (session.for_bytes(), NAP), &there);
         }
         ready::sleep_in_kernel(held, session, fd, self.deadline)
     }
@@ -614,6 +741,7 @@ impl Patience {
         held: &Socket,
         session: &Session<'_>,
         fd: c_int,
+        deep: bool,
     ) -> Result<(), Errno> {
         if !session.sends_by_ring() {
             self.start(fd, libc::SO_SNDTIMEO);
@@ -624,15 +752,16 @@ impl Patience {
             sys::poll(&mut room, Some(limit), std::ptr::null())?;
             return if left == 0 { Err(libc::EAGAIN) } else { Ok(()) };
         }
-        let there = || held.is_gone() || session.room(1).map_or(true, |room| room.length() > 0);
-        if held.spin.look(None, || held.is_gone() || session.is_writable()) {
+        let there = || held.is_gone() || session.is_writable();
+        if held.spin.look(None, there) {
             return Ok(());
         }
         self.start(fd, libc::SO_SNDTIMEO);
         if sys::now() >= self.deadline {
             return Err(libc::EAGAIN);
         }
-        self.nap(held, session, fd, session.for_room(), &there)
+        let limit = if deep { NAP } else { GROWS };
+        self.nap(held, session, fd, (session.for_room(), limit), &there)
     }
 
     /// Sleep on the word, if the peer still lives; for a while only, because a peer that is killed wakes
@@ -642,7 +771,7 @@ impl Patience {
         held: &Socket,
         session: &Session<'_>,
         fd: c_int,
-        wait: &Wait,
+        (wait, limit): (&Wait, Duration),
         there: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
         let value = wait.fall_asleep();
@@ -654,7 +783,7 @@ impl Patience {
             return Ok(());
         }
         let left = Duration::from_nanos(self.deadline.saturating_sub(sys::now()));
-        match sys::sleep_on(wait.word(), value, left.min(NAP)) {
+        match sys::sleep_on(wait.word(), value, left.min(limit)) {
             Err(libc::ETIMEDOUT) => Ok(()),
             done => done,
         }
@@ -680,7 +809,7 @@ pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno
     // A peer that has not agreed by now finds an ordinary end of TCP.
     session.withdraw();
     let by_ring = {
-        let Some(_lock) = Locked::take(session.send_lock()) else { return Err(libc::EAGAIN) };
+        let _lock = held.sending(&session)?;
         road_out(held, &session, fd)
     };
     if !by_ring {
@@ -691,7 +820,7 @@ pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno
     }
     if writes {
         let woken = {
-            let Some(_lock) = Locked::take(session.send_lock()) else { return Err(libc::EAGAIN) };
+            let _lock = held.sending(&session)?;
             session.finish()
         };
         wake_reader(&session, fd, woken);

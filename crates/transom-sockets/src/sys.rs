@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_int, c_long, c_void};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+const SHM_INFO: c_int = 14;
+
 /// A number of `errno`.
 pub(crate) type Errno = c_int;
 
@@ -93,17 +95,8 @@ fn about(fd: c_int) -> Option<libc::stat> {
     }
 }
 
-pub(crate) fn length(fd: c_int) -> Option<u64> {
-    u64::try_from(about(fd)?.st_size).ok()
-}
-
 pub(crate) fn is_pipe(fd: c_int) -> bool {
     about(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
-}
-
-pub(crate) fn truncate(fd: c_int, length: u64) -> Result<usize, Errno> {
-    // SAFETY: no memory is touched.
-    unsafe { call!(libc::SYS_ftruncate, fd, length) }
 }
 
 pub(crate) fn read(fd: c_int, to: &mut [u8]) -> Result<usize, Errno> {
@@ -181,13 +174,6 @@ pub(crate) fn write(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
     unsafe { call!(libc::SYS_write, fd, from.as_ptr(), from.len()) }
 }
 
-/// A shared mapping of `length` bytes of a file.
-pub(crate) fn map(fd: c_int, length: usize) -> Result<*mut c_void, Errno> {
-    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: the kernel chooses an address that is free.
-    unsafe { call!(libc::SYS_mmap, 0, length, rights, flags, fd, 0) }.map(|at| at as *mut c_void)
-}
-
 /// # Safety
 /// Nothing in the mapping is used any more.
 pub(crate) unsafe fn unmap(at: *mut c_void, length: usize) {
@@ -206,6 +192,63 @@ pub(crate) fn populate(at: *mut u8, length: usize) -> Result<(), Errno> {
         Ok(_) | Err(libc::EINVAL) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Give the kernel the memory of whole pages of a shared mapping: they are zeros from now on.
+pub(crate) fn give_back(at: *mut u8, length: usize) {
+    // SAFETY: the pages stay mapped.
+    let _ = unsafe { call!(libc::SYS_madvise, at, length, libc::MADV_REMOVE) };
+}
+
+/// The processor's clock.
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: the instruction writes two registers.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Shared memory without a name, which the kernel removes with the last process that has it attached. Its
+/// number, and where it is attached.
+pub(crate) fn shared_memory(length: usize) -> Result<(u32, *mut c_void), Errno> {
+    // Pages cost memory when they are used.
+    let flags = libc::IPC_CREAT | 0o600 | libc::SHM_NORESERVE;
+    // SAFETY: no memory is touched.
+    let id = unsafe { call!(libc::SYS_shmget, libc::IPC_PRIVATE, length, flags) }? as u32;
+    // SAFETY: the kernel chooses an address that is free.
+    let at = unsafe { call!(libc::SYS_shmat, id, 0, 0) };
+    // Attached memory is removed when it is detached everywhere.
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_shmctl, id, libc::IPC_RMID, 0) };
+    at.map(|at| (id, at as *mut c_void))
+}
+
+/// What the kernel says of shared memory with this number: its length, and the user who has made it.
+pub(crate) fn about_memory(id: u32) -> Option<(u64, u32)> {
+    // SAFETY: zeros are a value of this type, and the kernel writes one such structure.
+    let about: libc::shmid_ds = unsafe {
+        let mut about = std::mem::zeroed();
+        call!(libc::SYS_shmctl, id, libc::IPC_STAT, &raw mut about).ok()?;
+        about
+    };
+    let same = about.shm_perm.uid == about.shm_perm.cuid;
+    same.then_some((about.shm_segsz as u64, about.shm_perm.cuid))
+}
+
+pub(crate) fn attach_memory(id: u32) -> Result<*mut c_void, Errno> {
+    // SAFETY: the kernel chooses an address that is free.
+    unsafe { call!(libc::SYS_shmat, id, 0, 0) }.map(|at| at as *mut c_void)
+}
+
+/// How many pieces of shared memory there are, of how many there can be, in this host's namespace.
+pub(crate) fn count_of_memory() -> Option<(u64, u64)> {
+    // The system's numbers come as five words and six, the second of which are counts.
+    let (mut limits, mut now) = ([0_u64; 16], [0_u64; 16]);
+    // SAFETY: the kernel writes fewer words than the arrays have.
+    unsafe {
+        call!(libc::SYS_shmctl, 0, libc::IPC_INFO, limits.as_mut_ptr()).ok()?;
+        call!(libc::SYS_shmctl, 0, SHM_INFO, now.as_mut_ptr()).ok()?;
+    }
+    Some((now[0] & 0xFFFF_FFFF, limits[2]))
 }
 
 pub(crate) fn pid() -> u32 {
@@ -600,6 +643,11 @@ pub(crate) fn set_position(fd: c_int, at: i64) {
 pub(crate) fn read_at(fd: c_int, to: &mut [u8], at: i64) -> Result<usize, Errno> {
     // SAFETY: the kernel writes into the slice.
     unsafe { call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), at) }
+}
+
+pub(crate) fn write_at(fd: c_int, from: &[u8], at: i64) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads from the slice.
+    unsafe { call!(libc::SYS_pwrite64, fd, from.as_ptr(), from.len(), at) }
 }
 
 pub(crate) fn splice(from: c_int, to: c_int, count: usize, flags: u32) -> Result<usize, Errno> {

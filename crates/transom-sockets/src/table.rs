@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use transom_switch::layout::{HEADER, Header, Side};
+use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
 use transom_switch::session::Session;
 
 use super::epoll::Set;
@@ -15,8 +15,8 @@ use super::mutex::Mutex;
 use super::offer;
 pub(crate) use super::process::may_change;
 use super::spin::Spin;
-use super::sys;
-use super::young::Young;
+use super::sys::{self, Errno};
+use super::young::{Direction, Young};
 
 /// Descriptors from here on stay with TCP.
 const DESCRIPTORS: usize = 65_536;
@@ -66,10 +66,13 @@ pub(crate) struct Socket {
     reported: AtomicBool,
     /// Something was sent to a peer that had closed.
     refused: AtomicBool,
-    /// Bytes of this end's ring that have memory behind them.
+    /// Bytes of this end's second ring that have memory behind them.
     pub(crate) populated: AtomicU64,
-    /// Calls since the TCP socket was looked at.
-    pub(crate) calls: AtomicU32,
+    /// When the TCP socket was looked at last, by the processor's clock.
+    pub(crate) looked: AtomicU64,
+    /// Departures of the other end that were seen, and how many calls look for them still.
+    pub(crate) departures: AtomicU32,
+    pub(crate) alert: AtomicU32,
     /// Epoll sets of this process that have it.
     pub(crate) sets: AtomicU32,
     /// Where it was last put in one of them.
@@ -119,7 +122,9 @@ impl Socket {
             reported: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             populated: AtomicU64::new(0),
-            calls: AtomicU32::new(0),
+            looked: AtomicU64::new(0),
+            departures: AtomicU32::new(0),
+            alert: AtomicU32::new(0),
             sets: AtomicU32::new(0),
             slot: AtomicU32::new(0),
             spin: Spin::default(),
@@ -157,14 +162,39 @@ impl Socket {
         Some(Session::new(header, self.side(), self.ring.load(Ordering::Relaxed)))
     }
 
-    /// The bytes of a ring, of the side that writes it: `ring` of them.
+    /// The bytes of the rings that a side writes.
     #[inline]
     pub(crate) fn bytes(&self, side: Side) -> *mut u8 {
         let header = self.header.load(Ordering::Acquire).cast::<u8>();
-        let ring = self.ring.load(Ordering::Relaxed) as usize;
-        header.wrapping_add(HEADER + if side == Side::Passive { ring } else { 0 })
+        let before = if side == Side::Passive { side_length(self.ring()) as usize } else { 0 };
+        header.wrapping_add(HEADER + before)
     }
 
+    /// The lock of sending.
+    ///
+    /// `EAGAIN`: this thread has it, and is in a handler of a signal. `ECONNRESET`: another process that has this
+    /// end does not give it back, which is the end of the connection.
+    #[inline]
+    pub(crate) fn sending<'a>(&'a self, session: &Session<'a>) -> Result<Direction<'a>, Errno> {
+        self.young.sending(session.send_lock()).map_err(|error| self.not_given_back(error))
+    }
+
+    /// The lock of receiving, as [`Socket::sending`].
+    #[inline]
+    pub(crate) fn receiving<'a>(&'a self, session: &Session<'a>) -> Result<Direction<'a>, Errno> {
+        self.young.receiving(session.receive_lock()).map_err(|error| self.not_given_back(error))
+    }
+
+    #[cold]
+    fn not_given_back(&self, error: Errno) -> Errno {
+        if error == libc::ECONNRESET {
+            self.set_broken();
+            self.report_end();
+        }
+        error
+    }
+
+    /// The size of the smallest ring.
     pub(crate) fn ring(&self) -> u64 {
         self.ring.load(Ordering::Relaxed)
     }
@@ -238,14 +268,19 @@ impl Socket {
         }
         let header = self.header.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !header.is_null() {
-            let length = HEADER + 2 * self.ring() as usize;
+            let length = segment_length(self.ring()) as usize;
             // SAFETY: no call holds it, and no descriptor leads to it.
             unsafe { sys::unmap(header.cast(), length) };
         }
         for flag in [&self.gone, &self.broken, &self.reported, &self.refused, &self.passive] {
             flag.store(false, Ordering::Relaxed);
         }
-        self.populated.store(0, Ordering::Relaxed);
+        for word in [&self.populated, &self.looked] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [&self.departures, &self.alert] {
+            word.store(0, Ordering::Relaxed);
+        }
         if let Some(mut pool) = POOL.lock() {
             pool.push(self);
         }
@@ -450,6 +485,19 @@ pub(crate) fn each_set(mut act: impl FnMut(c_int, &'static Set)) {
     for (fd, word) in known().iter().enumerate() {
         if let Entry::Set(set) = decoded(word.load(Ordering::Acquire)) {
             act(fd as c_int, set);
+        }
+    }
+}
+
+/// Each socket with a segment, once for each descriptor, as far as its process is known.
+pub(crate) fn each_attached(mut act: impl FnMut(&Held)) {
+    for word in known() {
+        let seen = word.load(Ordering::Acquire);
+        if seen >= WORDS
+            && let Some(held) = held(word, seen)
+            && held.is_attached()
+        {
+            act(&held);
         }
     }
 }

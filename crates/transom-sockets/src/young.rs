@@ -7,7 +7,7 @@
 //! requests and answers alternate. Each further look waits for twice as much.
 //!
 //! A connection is switched while no other call uses it, in any process that has it by `fork`: these
-//! share one word of calls in flight. A connection of which bytes passed without being counted here stays
+//! share one word of calls in flight, and the locks of the connection once it is switched ([`Words`]). A connection of which bytes passed without being counted here stays
 //! with TCP.
 
 use std::ffi::c_int;
@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use transom_switch::layout::Side;
 
 use super::epoll::{self, Switch};
+use super::lock::Locked;
 use super::mutex::Mutex;
 use super::offer::{self, Outcome};
-use super::sys;
+use super::sys::{self, Errno};
 use super::table::{self, Held, Socket};
 
 /// The connection has a segment.
@@ -95,17 +96,40 @@ impl Flight {
 impl Drop for Flight {
     #[inline]
     fn drop(&mut self) {
-        if let Some(word) = self.0.as_ref().and_then(|held| held.young.word()) {
-            word.fetch_sub(1, Ordering::AcqRel);
+        if let Some(words) = self.0.as_ref().and_then(|held| held.young.words()) {
+            words.calls.fetch_sub(1, Ordering::AcqRel);
         }
     }
+}
+
+/// What processes share that have an end of a connection by `fork`: no peer has this memory.
+#[derive(Default)]
+#[repr(C, align(32))]
+pub(crate) struct Words {
+    /// Calls in flight while the connection is young, and what has become of it.
+    calls: AtomicU32,
+    sending: AtomicU32,
+    receiving: AtomicU32,
+    /// 1: calls do not block (`O_NONBLOCK`).
+    nonblocking: AtomicU32,
+    /// 1: processes may have this end that do not share these words, by `exec` or SCM_RIGHTS. All of them take
+    /// the locks in the segment as well.
+    crowded: AtomicU32,
+}
+
+/// The lock of one direction of an end.
+pub(crate) struct Direction<'a> {
+    _own: Locked<'a>,
+    _shared: Option<Locked<'a>>,
 }
 
 /// The counts of a young connection.
 #[derive(Default)]
 pub(crate) struct Young {
-    /// Calls in flight. None: not a young connection.
-    word: Shared,
+    /// In a page that children of a fork share. Null: no connection yet.
+    words: AtomicPtr<Words>,
+    /// How often this process had forked when it took the words.
+    forks: AtomicU32,
     sent: AtomicU64,
     received: AtomicU64,
     turns: AtomicU32,
@@ -121,18 +145,23 @@ pub(crate) struct Young {
     pub(crate) peer: AtomicU64,
 }
 
-/// Words of this process: where the next one is, and how many are left in its page.
+/// Shared memory of this process: where the next words are, and how many bytes are left in their page.
 static WORDS: Mutex<(usize, usize)> = Mutex::new((0, 0));
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-fn fresh_word() -> Option<*mut AtomicU32> {
-    let mut words = WORDS.lock()?;
-    if words.1 == 0 {
-        *words = (sys::shared_page()? as usize, 4096 / size_of::<AtomicU32>());
+/// Zeros in a page that children of a fork share, never given back; null without memory. `T` consists of atomic
+/// words, and its alignment is its size.
+fn fresh<T>() -> *mut T {
+    let Some(mut words) = WORDS.lock() else { return std::ptr::null_mut() };
+    let at = words.0.next_multiple_of(size_of::<T>());
+    if at + size_of::<T>() > words.0 + words.1 {
+        let Some(page) = sys::shared_page() else { return std::ptr::null_mut() };
+        *words = (page as usize + size_of::<T>(), 4096 - size_of::<T>());
+        return page.cast();
     }
-    let word = words.0 as *mut AtomicU32;
-    *words = (words.0 + size_of::<AtomicU32>(), words.1 - 1);
-    Some(word)
+    let end = at + size_of::<T>();
+    *words = (end, words.0 + words.1 - end);
+    at as *mut T
 }
 
 /// This process has forked, or is the child, which takes no word from its parent's page. Words in use are
@@ -168,8 +197,7 @@ impl Shared {
             }
             _ => {
                 self.forks.store(forks, Ordering::Relaxed);
-                let word = fresh_word().unwrap_or(std::ptr::null_mut());
-                self.word.store(word, Ordering::Release);
+                self.word.store(fresh(), Ordering::Release);
             }
         }
     }
@@ -188,8 +216,100 @@ impl Shared {
 
 impl Young {
     #[inline]
+    fn words(&self) -> Option<&Words> {
+        // SAFETY: pages of words are never unmapped.
+        unsafe { self.words.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[inline]
     fn word(&self) -> Option<&AtomicU32> {
-        self.word.get()
+        self.words().map(|words| &words.calls)
+    }
+
+    /// Words that no other connection uses.
+    fn renew(&self) -> Option<&Words> {
+        let forks = FORKS.load(Ordering::Relaxed);
+        match self.words() {
+            Some(words) if self.forks.load(Ordering::Relaxed) == forks => {
+                for word in [&words.sending, &words.receiving, &words.nonblocking, &words.crowded] {
+                    word.store(0, Ordering::Relaxed);
+                }
+                words.calls.store(0, Ordering::Release);
+            }
+            _ => {
+                self.forks.store(forks, Ordering::Relaxed);
+                self.words.store(fresh(), Ordering::Release);
+            }
+        }
+        self.words()
+    }
+
+    /// This process has got the connection from another one, which has switched it. `false`: there is no memory.
+    pub(crate) fn joins(&self, fd: c_int) -> bool {
+        let Some(words) = self.renew() else { return false };
+        words.crowded.store(1, Ordering::Relaxed);
+        words.calls.store(GROWN, Ordering::Release);
+        self.set_nonblocking(sys::status_flags(fd).unwrap_or_default() & libc::O_NONBLOCK != 0);
+        true
+    }
+
+    /// Whether calls on this end do not block.
+    #[inline]
+    pub(crate) fn is_nonblocking(&self, fd: c_int) -> bool {
+        let Some(words) = self.words() else { return false };
+        if words.crowded.load(Ordering::Relaxed) != 0 {
+            // Another process may have said so.
+            return sys::status_flags(fd).unwrap_or_default() & libc::O_NONBLOCK != 0;
+        }
+        words.nonblocking.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set_nonblocking(&self, to: bool) {
+        if let Some(words) = self.words() {
+            words.nonblocking.store(u32::from(to), Ordering::Relaxed);
+        }
+    }
+
+    /// Take the lock of one direction. `shared` is its word in the segment.
+    ///
+    /// `EAGAIN`: this thread has it, and is in a handler of a signal. `ECONNRESET`: another process that has this
+    /// end does not give it back.
+    #[inline]
+    fn lock<'a>(
+        &'a self,
+        own: fn(&Words) -> &AtomicU32,
+        shared: &'a AtomicU32,
+    ) -> Result<Direction<'a>, Errno> {
+        let words = self.words().ok_or(libc::ENOTCONN)?;
+        let _own = Locked::take(own(words)).ok_or(libc::EAGAIN)?;
+        let crowded = words.crowded.load(Ordering::Relaxed) != 0;
+        let _shared = if crowded {
+            Some(Locked::take_in_time(shared).ok_or(libc::ECONNRESET)?)
+        } else {
+            None
+        };
+        Ok(Direction { _own, _shared })
+    }
+
+    #[inline]
+    pub(crate) fn sending<'a>(&'a self, shared: &'a AtomicU32) -> Result<Direction<'a>, Errno> {
+        self.lock(|words| &words.sending, shared)
+    }
+
+    #[inline]
+    pub(crate) fn receiving<'a>(&'a self, shared: &'a AtomicU32) -> Result<Direction<'a>, Errno> {
+        self.lock(|words| &words.receiving, shared)
+    }
+
+    /// A process that does not share these words may get the connection.
+    fn crowd(&self) {
+        if let Some(words) = self.words()
+            && words.crowded.swap(1, Ordering::SeqCst) == 0
+        {
+            // Who has a lock has not seen it.
+            drop(Locked::take(&words.sending));
+            drop(Locked::take(&words.receiving));
+        }
     }
 
     /// A connection begins at this end.
@@ -204,17 +324,18 @@ impl Young {
         self.most_turns.store(TURNS + later, Ordering::Relaxed);
         self.most_sent.store(BYTES << later, Ordering::Relaxed);
         self.most_received.store(BYTES, Ordering::Relaxed);
-        self.word.begin();
+        let _ = self.renew();
     }
 
-    /// The connection stays with TCP for good, unless it is switched already.
+    /// Another process may get the connection that counts apart: it stays with TCP for good, unless it is switched
+    /// already.
     pub(crate) fn stay(&self) {
         let Some(word) = self.word() else { return };
         let begin = sys::now();
         loop {
             let seen = word.load(Ordering::Acquire);
             if seen & GROWN != 0 {
-                return;
+                return self.crowd();
             }
             let waits = seen & GROWING != 0 && sys::now() - begin < LONGEST;
             let next = seen & !GROWING | STAYS;
@@ -317,6 +438,8 @@ fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
     let mask = sys::block_signals();
     let next = match offer::grow(fd, held.side(), counts, &young.peer) {
         Outcome::Switched(segment) => {
+            let flags = sys::status_flags(fd).unwrap_or_default();
+            young.set_nonblocking(flags & libc::O_NONBLOCK != 0);
             held.attach(&segment);
             GROWN
         }
@@ -378,4 +501,5 @@ fn is_any_switched() -> bool {
 pub(crate) fn all_stay() {
     epoll::starts_program();
     table::each_young(Young::stay);
+    table::each_attached(|held| held.young.stay());
 }

@@ -1095,7 +1095,7 @@ def poll_sleeps_for_urgent_bytes_behind_the_end():
 def closed_connections_leave_nothing_mapped():
     ends = [pair() for _ in range(5)]
     for c, s in ends: c.close(); s.close()
-    return mappings("/dev/shm/transom-")
+    return mappings("/SYSV")
 
 @scenario
 def connections_behind_a_fork_leave_no_memory_behind():
@@ -1109,6 +1109,133 @@ def a_pipe_by_edge_beside_a_busy_connection():
     c, s = pair(); r, w = os.pipe(); e = select.epoll(); e.register(s, select.EPOLLIN); e.register(r, select.EPOLLIN | select.EPOLLET)
     c.sendall(b"x"); e.poll(2); os.write(w, b"y")
     return sum(fd == r for _ in range(40) for fd, _ in e.poll(0))
+
+@scenario
+def an_echo_of_all_that_was_sent_before_anything_is_read():
+    out = []
+    for size, limit in [(1 << 20, None), (8 << 20, None), (8 << 20, 20)]:
+        c, s = pair()
+        def serve():
+            while d := s.recv(65536): s.sendall(d)
+        t = threading.Thread(target=serve); t.start()
+        c.settimeout(limit); d = pattern(size, 3); c.sendall(d); c.settimeout(None)
+        out.append(recv_exactly(c, size) == d); c.close(); t.join()
+    return out
+
+@scenario
+def both_sides_send_before_they_read():
+    c, s = pair(); size = 512 << 10; a, b = pattern(size, 1), pattern(size, 2)
+    t = threading.Thread(target=s.sendall, args=(b,)); t.start(); c.sendall(a); t.join()
+    return [recv_exactly(s, size) == a, recv_exactly(c, size) == b]
+
+@scenario
+def a_send_that_does_not_wait_takes_megabytes():
+    c, s = pair(); c.setblocking(False); s.setblocking(False); out = []
+    d = pattern(3 << 20, 4)
+    for x, y in [(c, s), (s, c), (c, s)]:
+        n = 0
+        while n < len(d): n += x.send(d[n:n + 50021])
+        y.setblocking(True); out.append(recv_exactly(y, len(d)) == d); y.setblocking(False)
+    return out
+
+@scenario
+def memory_of_a_burst_goes_back():
+    c, s = pair(); c.setblocking(False); d = bytes(3 << 20); n = 0
+    while n < len(d): n += c.send(d[n:])
+    recv_exactly(s, n); lines = open("/proc/self/smaps").read().split("\n")
+    at = [i for i, line in enumerate(lines) if "/SYSV" in line]
+    return all(int(lines[i + 1 + k].split()[1]) < 600 for i in at for k in range(4) if lines[i + 1 + k].startswith("Rss"))
+
+@scenario
+def a_peer_that_is_gone_is_seen_by_the_first_call():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN); out = []; look = socket.MSG_PEEK | socket.MSG_DONTWAIT
+    def ended(how):
+        l = listener(); go, done = os.pipe(), os.pipe()
+        def f():
+            c = dial(l); os.write(done[1], b"x"); os.read(go[0], 1)
+            if how == "reset": c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if how in ("close", "reset"): c.close(); os.write(done[1], b"x"); signal.pause()
+            if how == "killed": signal.pause()
+        p = child(f); s = answer(l); os.read(done[0], 1)
+        first = attempt(s.recv, 1, look); os.write(go[1], b"x")
+        if how in ("close", "reset"): os.read(done[0], 1)
+        if how == "killed": os.kill(p, signal.SIGKILL)
+        if how in ("exit", "killed"): os.waitpid(p, 0)
+        seen = attempt(s.recv, 1, look if how != "reset" else socket.MSG_DONTWAIT); again = attempt(s.recv, 1, look)
+        last = [attempt(s.send, b"x"), attempt(s.send, b"x")]
+        if how in ("close", "reset"): os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
+        return [how, first, seen, again, last if how != "close" else last[0]]
+    return [ended(how) for how in ("close", "exit", "killed", "reset")]
+
+@scenario
+def a_peer_that_closes_between_two_calls_is_seen():
+    out = []
+    for _ in range(20):
+        c, s = pair(); out.append(attempt(c.recv, 1, socket.MSG_DONTWAIT)); s.close()
+        out.append(attempt(c.recv, 1, socket.MSG_DONTWAIT)); c.close()
+    return sorted(set(out))
+
+@scenario
+def vectors_that_are_longer_than_a_piece():
+    c, s = pair(); d = pattern(700_001, 8); out = []
+    for lengths in [(1, 70_000, 3, 130_001, 65_536, 65_537, 2), (65_535, 2, 200_000), (700_001,), (3,) * 40]:
+        parts, at = [], 0
+        for n in lengths: parts.append(d[at:at + n]); at += n
+        whole = d[:at]
+        t = threading.Thread(target=c.sendmsg, args=(parts,)); t.start()
+        room = [bytearray(n) for n in reversed(lengths)]; n = 0
+        while n < at:
+            views, skip = [], n
+            for r in room: views.append(memoryview(r)[min(skip, len(r)):]); skip -= min(skip, len(r))
+            n += s.recvmsg_into(views, 0, socket.MSG_WAITALL)[0]
+        t.join(); out.append(b"".join(room) == whole)
+    return out
+
+@scenario
+def a_peek_sees_all_there_is():
+    l = listener(); l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    c = socket.create_connection(l.getsockname()); s, _ = l.accept(); warm(c, s)
+    c.setblocking(False); d = pattern(1 << 20, 6); n = 0
+    while n < len(d): n += c.send(d[n:])
+    until(lambda: len(s.recv(n, socket.MSG_PEEK)) == n)
+    return [s.recv(k, socket.MSG_PEEK) == d[:k] for k in (1, 16_384, 16_385, 65_537, 300_000, n)] + [recv_exactly(s, n) == d]
+
+@scenario
+def a_killed_client_leaves_no_shared_memory():
+    l = listener(); pids = []
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        def f():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL); c = dial(l); c.sendall(bytes(300_000)); signal.pause()
+        p = child(f); s = answer(l); recv_exactly(s, 300_000); os.kill(p, how); os.waitpid(p, 0)
+        while s.recv(9): pass
+        s.close(); pids.append(p)
+    return [line for line in open("/proc/sysvipc/shm") if any(str(p) in line.split() for p in pids)]
+
+@scenario
+def words_that_a_peer_writes_stop_no_call():
+    """The peer writes the number of a living process into every word of its segment, this side's included."""
+    l = listener(); r, w = os.pipe(); go = os.pipe()
+    def f():
+        import ctypes
+        c = dial(l); os.read(go[0], 1)
+        for line in open("/proc/self/maps"):
+            if "/SYSV" in line:
+                at = int(line.split("-")[0], 16)
+                ctypes.memmove(at, struct.pack("I", os.getpid()) * 1024, 4096)
+        os.write(w, b"x"); signal.pause()
+    p = child(f); s = answer(l); s.setblocking(False); os.write(go[1], b"x"); os.read(r, 1)
+    for _ in range(3): attempt(s.recv, 10), attempt(s.send, b"answer"), polled(s), attempt(s.recv, 1, socket.MSG_PEEK)
+    s.close(); os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
+    return "all returned"
+
+@scenario
+def two_programs_write_to_one_connection():
+    c, s = pair(); n = 800
+    script = "import os\nfor _ in range(%d): os.write(1, b'c' * 99 + b'\\n')" % n
+    p = subprocess.Popen([sys.executable, "-c", script], stdout=c)
+    for _ in range(n): c.sendall(b"p" * 99 + b"\n")
+    p.wait(); c.close(); d = recv_all(s).split(b"\n")
+    return [len(d), sorted({bytes(set(line)) for line in d})]
 
 @scenario
 def several_threads_send_at_once():

@@ -1,7 +1,10 @@
 //! The segment: every word that the two sides share.
 //!
-//! A segment is a [`Header`] followed by two rings, of the active side and of the passive side, indexed
+//! A segment is a [`Header`] followed by the rings of the active side and those of the passive side, indexed
 //! by the side that writes. Zeros are a fresh header, but for what [`Header::prepare`] sets.
+//!
+//! Each side has four rings, each larger than the one before. Most connections need the smallest one only; a
+//! sender whose peer does not read goes on in a larger one ([`Session::grow`](super::session::Session::grow)).
 
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use super::wait::Wait;
@@ -9,11 +12,45 @@ use super::wait::Wait;
 /// The first word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"trnsock1");
 /// The layout of this file. A side that finds another version stays with TCP.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Features that both sides must know: none yet. A side that finds one it lacks stays with TCP.
 pub const FEATURES: u32 = 0;
-/// Sizes of a ring that are taken, in bytes: powers of two.
-pub const RING_SIZES: std::ops::RangeInclusive<u64> = 4096..=(64 << 20);
+/// Sizes of a side's smallest ring that are taken, in bytes: powers of two.
+pub const RING_SIZES: std::ops::RangeInclusive<u64> = 4096..=65_536;
+/// Rings of each side.
+pub const RINGS: usize = 4;
+/// Rings from here on give their memory back as they are read.
+pub const LARGE: usize = 2;
+/// How often each ring doubles the smallest one. All four of 16 KiB together have 20 MiB, what a TCP connection
+/// takes whose reader does not read, at most: 4 MiB unsent (`tcp_wmem`), and a window of half of 32 MiB
+/// (`tcp_rmem`).
+const DOUBLINGS: [u32; RINGS] = [0, 4, 8, 10];
+
+/// The size of a ring, where the smallest one has `smallest` bytes.
+#[must_use]
+#[inline]
+pub fn ring_size(smallest: u64, ring: usize) -> u64 {
+    smallest << DOUBLINGS[ring & (RINGS - 1)]
+}
+
+/// Where a ring begins among those of its side.
+#[must_use]
+#[inline]
+pub fn ring_begin(smallest: u64, ring: usize) -> u64 {
+    (0..ring & (RINGS - 1)).map(|before| ring_size(smallest, before)).sum()
+}
+
+/// Bytes of all rings of a side.
+#[must_use]
+pub fn side_length(smallest: u64) -> u64 {
+    (0..RINGS).map(|ring| ring_size(smallest, ring)).sum()
+}
+
+/// Bytes of a segment.
+#[must_use]
+pub fn segment_length(smallest: u64) -> u64 {
+    HEADER as u64 + 2 * side_length(smallest)
+}
 
 /// The end of a connection that this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +86,21 @@ pub(crate) struct Alone<T>(pub(crate) T);
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Published {
-    /// Bytes written into the ring since the connection began.
+    /// Bytes written into the rings since the connection began.
     pub(crate) head: AtomicU64,
+    /// Where each ring was left, and for which one: a position times four, and a ring, plus 1. 0: it was not
+    /// left, or was not used.
+    pub(crate) left: [AtomicU64; RINGS],
     /// The bytes plus 1 that went over TCP before the ring; 0 while the sender uses TCP.
     pub(crate) switched: AtomicU64,
     /// The position plus 1 of the last urgent byte.
     pub(crate) urgent: AtomicU64,
+    /// The last urgent byte.
+    pub(crate) urgent_byte: AtomicU32,
     /// 1: nothing follows `head`.
     pub(crate) finished: AtomicU32,
+    /// A sender that has found no room is woken when everything up to this position is read.
+    pub(crate) mark: AtomicU64,
 }
 
 /// Words that the processes at the sending end share.
@@ -64,9 +108,13 @@ pub(crate) struct Published {
 #[repr(C)]
 pub(crate) struct Sending {
     pub(crate) lock: AtomicU32,
+    /// The ring that bytes are written into, or one that was left for it.
+    pub(crate) ring: AtomicU32,
+    /// The position at which that ring was entered.
+    pub(crate) entered: AtomicU64,
     /// Bytes that went over TCP.
     pub(crate) by_tcp: AtomicU64,
-    /// How often a send has found the ring full.
+    /// How often a send has found no room.
     pub(crate) full: AtomicU64,
 }
 
@@ -74,7 +122,7 @@ pub(crate) struct Sending {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Taken {
-    /// Bytes read from the ring.
+    /// Bytes read from the rings.
     pub(crate) tail: AtomicU64,
 }
 
@@ -83,6 +131,8 @@ pub(crate) struct Taken {
 #[repr(C)]
 pub(crate) struct Receiving {
     pub(crate) lock: AtomicU32,
+    /// The ring that bytes are read from, or one that was left for it.
+    pub(crate) ring: AtomicU32,
     /// Bytes of the stream that came over TCP.
     pub(crate) by_tcp: AtomicU64,
     /// The position plus 1 of the last urgent byte that was received out of band.
@@ -110,10 +160,8 @@ pub struct End {
     /// The kernel's number of this end's TCP socket, which is never used twice (`SO_COOKIE`). 0: not
     /// claimed.
     pub cookie: AtomicU64,
-    /// Processes that have this end attached, as far as they could be counted.
-    pub holders: AtomicU32,
-    /// 1: calls on this end do not block (`O_NONBLOCK`).
-    pub nonblocking: AtomicU32,
+    /// How often a process has given this end up. The other end looks whether the TCP socket is closed.
+    pub departures: AtomicU32,
     /// 1: a close of this end is a reset (`SO_LINGER` with no time).
     pub abortive: AtomicU32,
     /// Not 0: this end reads no more (`SHUT_RD`). 2: nor does the kernel.
@@ -153,13 +201,13 @@ pub struct Header {
 /// Why a segment is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The file is no segment, or not finished.
+    /// No segment, or not finished.
     Magic,
     /// Another version of the layout.
     Version,
     /// A feature that this side does not know.
     Feature,
-    /// A size of ring that is not taken, or more than the file has.
+    /// A size of ring that is not taken, or more than there is.
     Size,
 }
 
@@ -180,7 +228,7 @@ impl Header {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// The size of each ring of a segment that another process has made, in a file of `length` bytes.
+    /// The size of the smallest ring of a segment that another process has made, of `length` bytes.
     ///
     /// # Errors
     /// [`Unfit`]: the segment is not used.
@@ -195,13 +243,12 @@ impl Header {
             return Err(Unfit::Feature);
         }
         let ring = self.ring.load(Ordering::Relaxed);
-        let fits = ring.is_power_of_two()
-            && RING_SIZES.contains(&ring)
-            && length >= HEADER as u64 + 2 * ring;
+        let fits =
+            ring.is_power_of_two() && RING_SIZES.contains(&ring) && length >= segment_length(ring);
         if fits { Ok(ring) } else { Err(Unfit::Size) }
     }
 
-    /// Say whose connection this is, for a sweep of what dead processes have left.
+    /// Say whose connection this is, for who lists connections.
     pub fn name_peers(&self, peers: [u64; 6]) {
         for (word, value) in self.peers.iter().zip(peers) {
             word.store(value, Ordering::Relaxed);

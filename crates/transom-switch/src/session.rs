@@ -4,7 +4,7 @@
 //! for what is under *receiving*; it copies bytes, sleeps, wakes, and moves bytes over TCP. Everything
 //! else is here.
 
-use super::layout::{Header, Side, Way};
+use super::layout::{Header, LARGE, RINGS, Side, Way, ring_begin, ring_size, side_length};
 use super::sync::{AtomicU32, Ordering};
 use super::wait::{Wait, Wake};
 
@@ -36,30 +36,60 @@ pub enum Road {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation;
 
-/// Bytes of a ring: at most two stretches, each an offset and a length, none beyond the ring.
+/// Bytes of a ring: at most two stretches among the rings of a side, each an offset and a length, none beyond its
+/// ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretches {
     /// Offset and length of the first one.
     pub first: (usize, usize),
-    /// The second one begins at offset 0.
-    pub second: usize,
+    /// Offset and length of the second one, which begins where the ring does.
+    pub second: (usize, usize),
+    /// The ring.
+    pub ring: usize,
 }
 
 impl Stretches {
-    fn of(position: u64, length: u64, ring: u64) -> Stretches {
-        let offset = position & (ring - 1);
-        let first = length.min(ring - offset);
-        Stretches { first: (offset as usize, first as usize), second: (length - first) as usize }
+    fn of(position: u64, length: u64, smallest: u64, ring: usize) -> Stretches {
+        let (begin, size) = (ring_begin(smallest, ring), ring_size(smallest, ring));
+        let offset = position & (size - 1);
+        let first = length.min(size - offset);
+        Stretches {
+            first: ((begin + offset) as usize, first as usize),
+            second: (begin as usize, (length - first) as usize),
+            ring,
+        }
     }
 
     /// Bytes in both.
     #[must_use]
     pub fn length(&self) -> usize {
-        self.first.1 + self.second
+        self.first.1 + self.second.1
+    }
+
+    /// The first `bytes` of them.
+    #[must_use]
+    pub fn up_to(&self, bytes: usize) -> Stretches {
+        let first = self.first.1.min(bytes);
+        let second = self.second.1.min(bytes - first);
+        Stretches { first: (self.first.0, first), second: (self.second.0, second), ..*self }
+    }
+
+    /// The offset of the last one.
+    #[must_use]
+    pub fn last(&self) -> usize {
+        let (at, length) = if self.second.1 > 0 { self.second } else { self.first };
+        (at + length).saturating_sub(1)
+    }
+
+    /// Whether the memory behind these bytes is given back when they are read, so that a sender asks for it
+    /// each time.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.ring >= LARGE
     }
 }
 
-/// The state of a receiver's ring.
+/// The state of a receiver's rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
     /// Bytes that can be read now, up to the urgent mark.
@@ -72,19 +102,22 @@ pub struct Incoming {
     pub at_mark: bool,
 }
 
+/// Pages that memory is given back by.
+const PAGE: u64 = 4096;
+
 /// An end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'a> {
     header: &'a Header,
     side: Side,
-    ring: u64,
+    smallest: u64,
 }
 
 impl<'a> Session<'a> {
-    /// The end `side` of a segment whose rings have `ring` bytes each ([`Header::examine`]).
+    /// The end `side` of a segment whose smallest rings have `smallest` bytes each ([`Header::examine`]).
     #[must_use]
-    pub fn new(header: &'a Header, side: Side, ring: u64) -> Session<'a> {
-        Session { header, side, ring }
+    pub fn new(header: &'a Header, side: Side, smallest: u64) -> Session<'a> {
+        Session { header, side, smallest }
     }
 
     /// Which end this is.
@@ -113,18 +146,18 @@ impl<'a> Session<'a> {
         self.header.end(self.side.other())
     }
 
-    /// Say whose connection this is, for a sweep of what dead processes have left.
+    /// Say whose connection this is, for who lists connections.
     pub fn name_peers(&self, peers: [u64; 6]) {
         self.header.name_peers(peers);
     }
 
-    /// The lock of sending: 0, or the thread that has it.
+    /// The lock of sending, for processes that share nothing but the segment: 0, or the thread that has it.
     #[must_use]
     pub fn send_lock(&self) -> &'a AtomicU32 {
         &self.outgoing().sending.0.lock
     }
 
-    /// The lock of receiving.
+    /// The lock of receiving, for the same ones.
     #[must_use]
     pub fn receive_lock(&self) -> &'a AtomicU32 {
         &self.incoming().receiving.0.lock
@@ -252,26 +285,115 @@ impl<'a> Session<'a> {
         count.store(count.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 
-    /// Where up to `wanted` bytes can be written.
+    /// Where up to `wanted` bytes can be written, without another ring.
     ///
     /// # Errors
     /// [`Violation`]: the other side has read more than was written, or un-read something.
     #[inline]
     pub fn room(&self, wanted: usize) -> Result<Stretches, Violation> {
-        let (head, free) = self.free()?;
-        Ok(Stretches::of(head, free.min(wanted as u64), self.ring))
-    }
-
-    #[inline]
-    fn free(&self) -> Result<(u64, u64), Violation> {
         let way = self.outgoing();
         let head = way.published.0.head.load(Ordering::Relaxed);
-        let used = head.wrapping_sub(way.taken.0.tail.load(Ordering::Acquire));
-        let free = self.ring.checked_sub(used).ok_or(Violation)?;
-        Ok((head, free))
+        let tail = way.taken.0.tail.load(Ordering::Acquire);
+        if head.wrapping_sub(tail) > side_length(self.smallest) {
+            return Err(Violation);
+        }
+        let (ring, entered) = self.ring_out();
+        let used = head.wrapping_sub(tail).min(head.wrapping_sub(entered));
+        // The page that is being read is given back as a whole: nothing is written before it.
+        let apart = if ring >= LARGE { PAGE } else { 0 };
+        let free = (ring_size(self.smallest, ring) - apart).saturating_sub(used);
+        Ok(Stretches::of(head, free.min(wanted as u64), self.smallest, ring))
     }
 
-    /// Bytes written into the ring since the connection began.
+    /// The ring that is written into, and the position at which it was entered. A process that died behind
+    /// its change to another ring has left the rest to this.
+    #[inline]
+    fn ring_out(&self) -> (usize, u64) {
+        let way = self.outgoing();
+        let ring = way.sending.0.ring.load(Ordering::Relaxed) as usize % RINGS;
+        match Left::of(way, ring) {
+            None => (ring, way.sending.0.entered.load(Ordering::Relaxed)),
+            Some(left) => {
+                way.sending.0.ring.store(left.next as u32, Ordering::Relaxed);
+                way.sending.0.entered.store(left.at, Ordering::Relaxed);
+                (left.next, left.at)
+            }
+        }
+    }
+
+    /// Whether a ring other than the one in use has been read to its end, and left by its reader: that has read
+    /// something behind it.
+    fn is_free(&self, ring: usize) -> bool {
+        let way = self.outgoing();
+        let tail = way.taken.0.tail.load(Ordering::Acquire);
+        Left::of(way, ring).is_none_or(|left| tail.wrapping_sub(left.at).cast_signed() > 0)
+    }
+
+    /// The next larger ring that can be written into.
+    #[must_use]
+    pub fn larger(&self) -> Option<usize> {
+        let (ring, _) = self.ring_out();
+        (ring + 1..RINGS).find(|larger| self.is_free(*larger))
+    }
+
+    /// The next smaller one.
+    #[must_use]
+    pub fn smaller(&self) -> Option<usize> {
+        let (ring, _) = self.ring_out();
+        (0..ring).rev().find(|smaller| self.is_free(*smaller))
+    }
+
+    /// Where up to `wanted` bytes could be written behind a change to this ring.
+    #[must_use]
+    pub fn room_in(&self, ring: usize, wanted: usize) -> Stretches {
+        let head = self.outgoing().published.0.head.load(Ordering::Relaxed);
+        let length = ring_size(self.smallest, ring).min(wanted as u64);
+        Stretches::of(head, length, self.smallest, ring)
+    }
+
+    /// Go on in [`Session::larger`] or [`Session::smaller`].
+    pub fn change_to(&self, to: usize) {
+        let (from, _) = self.ring_out();
+        if from == to || to >= RINGS {
+            return;
+        }
+        let way = self.outgoing();
+        let head = way.published.0.head.load(Ordering::Relaxed);
+        // Both are as they were until the second store, which a reader looks for.
+        way.published.0.left[to].store(0, Ordering::Relaxed);
+        way.published.0.left[from].store(Left { at: head, next: to }.word(), Ordering::Release);
+        way.sending.0.ring.store(to as u32, Ordering::Relaxed);
+        way.sending.0.entered.store(head, Ordering::Relaxed);
+    }
+
+    /// Leave a large ring of which nearly everything is read: it costs memory, and the pace of memory that is
+    /// asked for and given back.
+    #[inline]
+    pub fn settle(&self) {
+        let (ring, _) = self.ring_out();
+        if ring >= LARGE {
+            self.settle_now();
+        }
+    }
+
+    #[cold]
+    fn settle_now(&self) {
+        let little = ring_size(self.smallest, LARGE - 1) / 2;
+        if self.queued() <= little && self.is_free(LARGE - 1) {
+            self.change_to(LARGE - 1);
+        }
+    }
+
+    /// Bytes that were written and not read.
+    #[must_use]
+    pub fn queued(&self) -> u64 {
+        let way = self.outgoing();
+        let head = way.published.0.head.load(Ordering::Relaxed);
+        let queued = head.wrapping_sub(way.taken.0.tail.load(Ordering::Acquire));
+        queued.min(side_length(self.smallest))
+    }
+
+    /// Bytes written into the rings since the connection began.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.outgoing().published.0.head.load(Ordering::Relaxed)
@@ -286,10 +408,15 @@ impl<'a> Session<'a> {
         way.for_bytes.0.wake()
     }
 
-    /// A send has found less room than it has bytes. A poller that reports by edge reports again when
-    /// there is room.
+    /// A send has found less room than it has bytes. It is woken when half of what is queued now is read, and a
+    /// poller that reports by edge reports again then.
     pub fn found_full(&self) {
-        self.outgoing().sending.0.full.fetch_add(1, Ordering::Relaxed);
+        let way = self.outgoing();
+        way.sending.0.full.fetch_add(1, Ordering::Relaxed);
+        let head = way.published.0.head.load(Ordering::Relaxed);
+        // The mark of a later call is never an earlier position: a reader that has seen an older one wakes too
+        // often, never too rarely.
+        way.published.0.mark.store(head.wrapping_sub(self.queued() / 2), Ordering::SeqCst);
     }
 
     /// How often that was.
@@ -298,16 +425,21 @@ impl<'a> Session<'a> {
         self.outgoing().sending.0.full.load(Ordering::Relaxed)
     }
 
-    /// Whether a poller reports that this end can send: half of the ring is free. A reader wakes
-    /// senders at the same mark, so that no sender waits for room that is there.
+    /// Whether a poller reports that this end can send: since the last send that found no room, half of what was
+    /// queued then is read. A reader wakes senders at the same mark, so that no sender waits for room that is
+    /// there.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.free().is_ok_and(|(_, free)| free >= self.ring / 2) || self.has_finished()
+        let way = self.outgoing();
+        let mark = way.published.0.mark.load(Ordering::SeqCst);
+        let tail = way.taken.0.tail.load(Ordering::Acquire);
+        tail.wrapping_sub(mark).cast_signed() >= 0 || self.has_finished()
     }
 
-    /// The last of the bytes just filled is urgent. Before [`Session::filled`].
-    pub fn mark_urgent(&self, bytes: usize) {
+    /// The last of `bytes` that are about to be published is urgent. Before [`Session::filled`].
+    pub fn mark_urgent(&self, bytes: usize, byte: u8) {
         let published = &self.outgoing().published.0;
+        published.urgent_byte.store(u32::from(byte), Ordering::Relaxed);
         let end = published.head.load(Ordering::Relaxed).wrapping_add(bytes as u64);
         published.urgent.store(end, Ordering::Release);
     }
@@ -397,20 +529,26 @@ impl<'a> Session<'a> {
             || more(self.incoming(), self.peer().rung.load(Ordering::Acquire), received)
     }
 
-    /// The state of the ring.
+    /// The state of the rings.
     ///
     /// # Errors
-    /// [`Violation`]: more than the ring's size was written.
+    /// [`Violation`]: more was written than there is room for.
     #[inline]
     pub fn arrived(&self) -> Result<Incoming, Violation> {
         let way = self.incoming();
+        // A poller looks while another thread reads: `head` is never behind an older `tail`.
+        let mut tail = way.taken.0.tail.load(Ordering::Acquire);
         // Read before `head`: what was written before the end counts.
         let finished = way.published.0.finished.load(Ordering::Acquire) != 0;
         let head = way.published.0.head.load(Ordering::Acquire);
-        let tail = way.taken.0.tail.load(Ordering::Relaxed);
-        let all = head.wrapping_sub(tail);
-        if all > self.ring {
-            return Err(Violation);
+        let mut all = head.wrapping_sub(tail);
+        if all > side_length(self.smallest) {
+            let now = way.taken.0.tail.load(Ordering::Acquire);
+            if now == tail {
+                return Err(Violation);
+            }
+            // Much was read and written since: what there was at one moment.
+            (tail, all) = (now, head.wrapping_sub(now).min(1));
         }
         let mut incoming = Incoming { bytes: all, all, finished, at_mark: false };
         let mark = way.published.0.urgent.load(Ordering::Acquire);
@@ -435,42 +573,102 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Where up to `wanted` of [`Incoming::bytes`] lie.
-    #[must_use]
+    /// Where up to `wanted` of [`Incoming::bytes`] lie, behind their first `skip`: fewer, where a ring ends before
+    /// them.
+    ///
+    /// # Errors
+    /// [`Violation`]: rings were left in a way that leads nowhere, or a ring has more than it has room for.
     #[inline]
-    pub fn at(&self, incoming: &Incoming, wanted: usize) -> Stretches {
+    pub fn at(
+        &self,
+        incoming: &Incoming,
+        skip: u64,
+        wanted: usize,
+    ) -> Result<Stretches, Violation> {
         let tail = self.incoming().taken.0.tail.load(Ordering::Relaxed);
-        Stretches::of(tail, incoming.bytes.min(wanted as u64), self.ring)
+        let (ring, here) = self.ring_in(tail, skip, incoming.all)?;
+        let length = here.min(incoming.bytes.saturating_sub(skip)).min(wanted as u64);
+        Ok(Stretches::of(tail.wrapping_add(skip), length, self.smallest, ring))
     }
 
-    /// Free `bytes` that were read where [`Session::at`] has said. Senders that wait are woken when half of the ring
-    /// is free.
+    /// The ring that has the byte behind the next `skip` ones, and how many of `all` lie there from that one on.
+    #[inline]
+    fn ring_in(&self, tail: u64, skip: u64, all: u64) -> Result<(usize, u64), Violation> {
+        let way = self.incoming();
+        let first = way.receiving.0.ring.load(Ordering::Relaxed) as usize % RINGS;
+        let mut ring = first;
+        // Read behind `head`: a ring is left before anything is written into the next one.
+        for _ in 0..=RINGS {
+            let end = match Left::of(way, ring) {
+                Some(left) if left.at.wrapping_sub(tail) <= skip => {
+                    ring = left.next;
+                    continue;
+                }
+                Some(left) => left.at.wrapping_sub(tail).min(all),
+                None => all,
+            };
+            if skip == 0 && ring != first {
+                way.receiving.0.ring.store(ring as u32, Ordering::Relaxed);
+            }
+            let here = end.saturating_sub(skip);
+            let fits = here <= ring_size(self.smallest, ring);
+            return if fits { Ok((ring, here)) } else { Err(Violation) };
+        }
+        Err(Violation)
+    }
+
+    /// Memory that is given back before [`Session::consumed`] is told of these bytes: pages, as an offset and a
+    /// length, at most two times. No sender writes there before that.
+    #[must_use]
+    pub fn given_back(&self, stretches: &Stretches) -> [(usize, usize); 2] {
+        let way = self.incoming();
+        if !stretches.is_large() || stretches.length() == 0 {
+            return [(0, 0); 2];
+        }
+        let tail = way.taken.0.tail.load(Ordering::Relaxed);
+        let end = tail.wrapping_add(stretches.length() as u64);
+        let left = Left::of(way, stretches.ring).is_some_and(|left| left.at == end);
+        // The last page of a ring that is left goes as a whole.
+        let end = if left { end.wrapping_add(PAGE - 1) } else { end } & !(PAGE - 1);
+        let begin = tail & !(PAGE - 1);
+        let length = end.wrapping_sub(begin).min(ring_size(self.smallest, stretches.ring));
+        let pages = Stretches::of(begin, length, self.smallest, stretches.ring);
+        [pages.first, pages.second]
+    }
+
+    /// Free `bytes` that were read where [`Session::at`] has said. Senders that wait are woken at the mark that
+    /// they have set.
     #[inline]
     pub fn consumed(&self, bytes: usize) -> Wake {
         let way = self.incoming();
         let tail = way.taken.0.tail.load(Ordering::Relaxed).wrapping_add(bytes as u64);
         way.taken.0.tail.store(tail, Ordering::Release);
-        // An older `head` wakes too often, never too rarely.
-        let used = way.published.0.head.load(Ordering::Relaxed).wrapping_sub(tail);
-        if used <= self.ring / 2 { way.for_room.0.wake() } else { Wake::default() }
+        let mark = way.published.0.mark.load(Ordering::Relaxed);
+        if tail.wrapping_sub(mark).cast_signed() >= 0 {
+            way.for_room.0.wake()
+        } else {
+            Wake::default()
+        }
     }
 
-    /// Bytes in the ring that no call has taken.
+    /// Bytes that were ever written into the rings of the other side.
     #[must_use]
     pub fn head_in(&self) -> u64 {
         self.incoming().published.0.head.load(Ordering::Acquire)
     }
 
-    /// Whether there is an urgent byte that was not received out of band, and where it lies.
+    /// The urgent byte, if it was neither received out of band nor passed by.
     #[must_use]
-    pub fn urgent(&self) -> Option<usize> {
+    pub fn urgent(&self) -> Option<u8> {
         let way = self.incoming();
         let mark = way.published.0.urgent.load(Ordering::Acquire);
-        let fresh = mark != 0 && mark != way.receiving.0.urgent.load(Ordering::Relaxed);
-        // The ring still has the byte unless a lap of later ones has overwritten it.
-        let age = way.published.0.head.load(Ordering::Acquire).wrapping_sub(mark.wrapping_sub(1));
-        (fresh && age >= 1 && age <= self.ring)
-            .then(|| (mark.wrapping_sub(1) & (self.ring - 1)) as usize)
+        let head = way.published.0.head.load(Ordering::Acquire);
+        let tail = way.taken.0.tail.load(Ordering::Relaxed);
+        let fresh = mark != 0
+            && mark != way.receiving.0.urgent.load(Ordering::Relaxed)
+            && head.wrapping_sub(mark).cast_signed() >= 0
+            && tail.wrapping_sub(mark).cast_signed() < 0;
+        fresh.then(|| way.published.0.urgent_byte.load(Ordering::Relaxed) as u8)
     }
 
     /// The urgent byte was received out of band.
@@ -483,5 +681,25 @@ impl<'a> Session<'a> {
     /// A read that follows one which ended at the mark passes over the urgent byte.
     pub fn pass_mark(&self) -> Wake {
         self.consumed(1)
+    }
+}
+
+/// Where a ring was left, and for which one.
+#[derive(Clone, Copy)]
+struct Left {
+    at: u64,
+    next: usize,
+}
+
+impl Left {
+    #[inline]
+    fn of(way: &Way, ring: usize) -> Option<Left> {
+        let word = way.published.0.left[ring % RINGS].load(Ordering::Acquire).checked_sub(1)?;
+        // 62 bits of a position: no connection carries more.
+        Some(Left { at: word >> 2, next: word as usize % RINGS })
+    }
+
+    fn word(self) -> u64 {
+        (self.at << 2 | self.next as u64).wrapping_add(1)
     }
 }

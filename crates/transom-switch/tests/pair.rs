@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use transom_switch::layout::{HEADER, Header, MAGIC, Side, Unfit, VERSION};
+use transom_switch::layout::{
+    HEADER, Header, MAGIC, Side, Unfit, VERSION, ring_begin, ring_size, segment_length, side_length,
+};
 use transom_switch::session::{Road, Session, State, Stretches};
 use transom_switch::wait::{Wait, Wake};
 
@@ -29,9 +31,9 @@ impl Pair {
     fn new() -> Pair {
         let header = Box::<Header>::default();
         header.prepare(RING, 7);
-        assert_eq!(header.examine(HEADER as u64 + 2 * RING), Ok(RING));
-        let ring = || vec![0; RING as usize];
-        Pair { header, rings: [ring(), ring()], tcp: Default::default() }
+        assert_eq!(header.examine(segment_length(RING)), Ok(RING));
+        let rings = || vec![0; side_length(RING) as usize];
+        Pair { header, rings: [rings(), rings()], tcp: Default::default() }
     }
 
     fn session(&self, side: Side) -> Session<'_> {
@@ -56,15 +58,48 @@ impl Pair {
         let (first, second) = bytes[..room.length()].split_at(room.first.1);
         let ring = &mut self.rings[side as usize];
         ring[room.first.0..][..room.first.1].copy_from_slice(first);
-        ring[..room.second].copy_from_slice(second);
+        ring[room.second.0..][..room.second.1].copy_from_slice(second);
         let wake = self.session(side).filled(room.length());
         self.ring(side, wake);
         room.length()
     }
 
+    /// Send what all rings have room for.
+    fn send_deep(&mut self, side: Side, bytes: &[u8]) -> usize {
+        self.session(side).settle();
+        let mut done = 0;
+        while done < bytes.len() {
+            let sent = self.send(side, &bytes[done..]);
+            done += sent;
+            if sent == 0 {
+                let Some(larger) = self.session(side).larger() else {
+                    self.session(side).found_full();
+                    break;
+                };
+                self.session(side).change_to(larger);
+            }
+        }
+        done
+    }
+
     fn bytes(&self, side: Side, at: &Stretches) -> Vec<u8> {
         let ring = &self.rings[other(side)];
-        [&ring[at.first.0..][..at.first.1], &ring[..at.second]].concat()
+        [&ring[at.first.0..][..at.first.1], &ring[at.second.0..][..at.second.1]].concat()
+    }
+
+    /// Receive up to `most` bytes of the rings without taking them.
+    fn peek(&self, side: Side, most: usize) -> Vec<u8> {
+        let incoming = self.session(side).arrived().unwrap();
+        let mut seen = Vec::new();
+        while seen.len() < most {
+            let at =
+                self.session(side).at(&incoming, seen.len() as u64, most - seen.len()).unwrap();
+            if at.length() == 0 {
+                break;
+            }
+            seen.extend(self.bytes(side, &at));
+        }
+        seen
     }
 
     /// Receive up to `most` bytes.
@@ -91,8 +126,12 @@ impl Pair {
                         self.ring(side, wake);
                         continue;
                     }
-                    let at = self.session(side).at(&incoming, most);
+                    let at = self.session(side).at(&incoming, 0, most).unwrap();
                     let got = self.bytes(side, &at);
+                    for (begin, length) in self.session(side).given_back(&at) {
+                        // The kernel has the memory now.
+                        self.rings[other(side)][begin..][..length].fill(0xEE);
+                    }
                     let wake = self.session(side).consumed(got.len());
                     self.ring(side, wake);
                     return got;
@@ -105,6 +144,7 @@ impl Pair {
 #[derive(Clone, Debug)]
 enum Step {
     Send(bool, usize),
+    SendDeep(bool, usize),
     Receive(bool, usize),
     Claim,
     Arm(bool),
@@ -113,6 +153,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (any::<bool>(), 0..6000_usize).prop_map(|(side, count)| Step::Send(side, count)),
+        2 => (any::<bool>(), 0..300_000_usize).prop_map(|(side, count)| Step::SendDeep(side, count)),
+        2 => (any::<bool>(), 1..300_000_usize).prop_map(|(side, count)| Step::Receive(side, count)),
         4 => (any::<bool>(), 1..6000_usize).prop_map(|(side, count)| Step::Receive(side, count)),
         1 => Just(Step::Claim),
         1 => any::<bool>().prop_map(Step::Arm),
@@ -147,14 +189,18 @@ proptest! {
         let mut next = 0_u8;
         for step in steps {
             match step {
-                Step::Send(active, count) => {
+                Step::Send(active, count) | Step::SendDeep(active, count) => {
                     let bytes: Vec<u8> = (0..count)
                         .map(|_| {
                             next = (next + 1) % 251;
                             next
                         })
                         .collect();
-                    let done = pair.send(side(active), &bytes);
+                    let done = if let Step::Send(..) = step {
+                        pair.send(side(active), &bytes)
+                    } else {
+                        pair.send_deep(side(active), &bytes)
+                    };
                     sent[side(active) as usize].extend_from_slice(&bytes[..done]);
                 }
                 Step::Receive(active, count) => {
@@ -169,7 +215,7 @@ proptest! {
                 Step::Arm(active) => pair.session(side(active)).for_bytes().arm(),
             }
             for (sent, got) in sent.iter().zip(&got) {
-                prop_assert!(sent.starts_with(got));
+                prop_assert!(sent.starts_with(got), "{} of {}", got.len(), sent.len());
             }
         }
         for active in [true, false] {
@@ -181,7 +227,7 @@ proptest! {
                 got[other(side(active))].extend(bytes);
             }
         }
-        prop_assert_eq!(sent, got);
+        prop_assert!(sent == got, "{:?} of {:?}", got.map(|got| got.len()), sent.map(|sent| sent.len()));
     }
 
     /// Noise in every word of the segment, between any two steps: no panic, and no byte outside of a ring.
@@ -195,19 +241,29 @@ proptest! {
             scribble(&pair.header, usize::from(at), noise);
             let session = pair.session(Side::Active);
             let _ = session.claim(1, 2, 3);
-            let _ = session.urgent().map(|at| assert!(at < RING as usize));
+            let _ = (session.urgent(), session.queued(), session.smaller());
+            session.settle();
+            if let Some(larger) = session.larger() {
+                prop_assert!(inside(&session.room_in(larger, usize::from(at))));
+                session.change_to(larger);
+            }
             let _ = (session.is_writable(), session.is_all_read(), session.doorbells());
             let count = match step {
-                Step::Send(_, count) | Step::Receive(_, count) => count,
+                Step::Send(_, count) | Step::SendDeep(_, count) | Step::Receive(_, count) => count,
                 _ => 1,
             };
             if let Ok(room) = session.room(count) {
                 prop_assert!(inside(&room) && room.length() <= count);
                 let _ = session.filled(room.length());
             }
-            if let Ok(incoming) = session.arrived() {
-                let at = session.at(&incoming, count);
+            if let Ok(incoming) = session.arrived()
+                && let Ok(at) = session.at(&incoming, noise % 7, count)
+            {
                 prop_assert!(inside(&at) && at.length() <= count);
+                for (begin, length) in session.given_back(&at) {
+                    prop_assert!(begin % 4096 == 0 && length % 4096 == 0);
+                    prop_assert!(begin + length <= side_length(RING) as usize);
+                }
                 let _ = session.consumed(at.length());
             }
             let _ = session.received_by_tcp(count as u64);
@@ -226,7 +282,10 @@ fn scribble(header: &Header, at: usize, word: u64) {
 }
 
 fn inside(at: &Stretches) -> bool {
-    at.first.0 + at.first.1 <= RING as usize && at.second <= at.first.0.max(RING as usize)
+    let begin = ring_begin(RING, at.ring) as usize;
+    let end = begin + ring_size(RING, at.ring) as usize;
+    let within = |(at, length): (usize, usize)| begin <= at && at + length <= end;
+    within(at.first) && within(at.second) && end <= side_length(RING) as usize
 }
 
 #[test]
@@ -235,6 +294,7 @@ fn a_full_ring_has_no_room_and_one_byte_read_makes_some() {
     assert!(pair.session(Side::Passive).claim(9, 0, 0));
     assert_eq!(pair.send(Side::Passive, &[1; 5000]), RING as usize);
     assert_eq!(pair.send(Side::Passive, &[2; 1]), 0);
+    pair.session(Side::Passive).found_full();
     assert!(!pair.session(Side::Passive).is_writable());
     assert_eq!(pair.receive(Side::Active, 1), [1]);
     assert_eq!(pair.send(Side::Passive, &[2; 5]), 1);
@@ -242,10 +302,12 @@ fn a_full_ring_has_no_room_and_one_byte_read_makes_some() {
 
 /// A sender that waits is woken at the mark at which it is writable, and not before.
 #[test]
-fn a_sender_is_woken_when_half_of_the_ring_is_free() {
+fn a_sender_is_woken_when_half_of_what_was_queued_is_read() {
     let mut pair = Pair::new();
     pair.session(Side::Passive).claim(9, 0, 0);
     pair.send(Side::Passive, &[1; 4096]);
+    assert!(pair.session(Side::Passive).is_writable(), "no send has found it full");
+    pair.session(Side::Passive).found_full();
     let _ = pair.session(Side::Passive).for_room().fall_asleep();
     for (count, writable) in [(2047, false), (1, true)] {
         let session = pair.session(Side::Active);
@@ -280,12 +342,11 @@ fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
         let end = pair.header.end(Side::Active);
         end.inline.store(u32::from(inline), std::sync::atomic::Ordering::Relaxed);
         pair.send(Side::Passive, b"ab");
-        pair.session(Side::Passive).mark_urgent(1);
+        pair.session(Side::Passive).mark_urgent(1, b'!');
         assert_eq!(pair.session(Side::Active).urgent(), None, "announced, and not written");
         pair.send(Side::Passive, b"!");
         pair.send(Side::Passive, b"cd");
-        let at = pair.session(Side::Active).urgent().unwrap();
-        assert_eq!(pair.rings[Side::Passive as usize][at], b'!');
+        assert_eq!(pair.session(Side::Active).urgent(), Some(b'!'));
         assert_eq!(pair.receive(Side::Active, 9), b"ab");
         assert!(pair.session(Side::Active).arrived().unwrap().at_mark);
         pair.session(Side::Active).took_urgent();
@@ -296,21 +357,117 @@ fn a_read_stops_at_the_urgent_byte_and_passes_over_it() {
     }
 }
 
+/// tcp(7): the byte of which TCP says that it is urgent is kept until a read has passed it.
 #[test]
-fn an_urgent_byte_can_be_taken_until_a_lap_has_overwritten_it() {
+fn an_urgent_byte_can_be_taken_until_a_read_has_passed_it() {
     let mut pair = Pair::new();
     pair.session(Side::Passive).claim(9, 0, 0);
-    pair.session(Side::Passive).mark_urgent(1);
-    pair.send(Side::Passive, b"!");
-    assert_eq!(pair.receive(Side::Active, 9), b"");
-    assert_eq!(pair.send(Side::Passive, &vec![b'x'; RING as usize - 1]), RING as usize - 1);
-    let at = pair.session(Side::Active).urgent().unwrap();
-    assert_eq!(pair.rings[Side::Passive as usize][at], b'!');
-    assert_eq!(pair.send(Side::Passive, b"x"), 1);
+    pair.session(Side::Passive).mark_urgent(1, b'!');
+    pair.send(Side::Passive, b"!xy");
+    assert_eq!(pair.session(Side::Active).urgent(), Some(b'!'));
+    assert_eq!(pair.receive(Side::Active, 1), b"x");
     assert_eq!(pair.session(Side::Active).urgent(), None);
 }
 
-/// A sweep asks the kernel for the connection by these.
+/// What is more than all rings have room for goes through them in turn, and each is used again once it is read:
+/// with pieces of any length, and memory that goes to the kernel as it is read.
+#[test]
+fn a_stream_goes_through_all_rings_whole() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    let pattern = |at: usize| (at * 7 + at / 251) as u8;
+    let (mut sent, mut got) = (0, 0);
+    let mut most = 0;
+    for lap in 0..60_usize {
+        // Sends more than there is room for, and reads more and more of it.
+        let bytes: Vec<u8> = (sent..sent + 700_000 + lap).map(pattern).collect();
+        sent += pair.send_deep(Side::Passive, &bytes);
+        most = most.max(sent - got);
+        let read = match lap % 20 {
+            0..10 => lap * 1000 + 1,
+            10..15 => 900_001,
+            _ => usize::MAX,
+        };
+        let until = got.saturating_add(read).min(sent);
+        let seen = pair.peek(Side::Active, 70_000);
+        let wrong = seen.iter().enumerate().position(|(at, byte)| *byte != pattern(got + at));
+        assert_eq!(wrong, None, "{lap}");
+        assert_eq!(seen.len(), 70_000.min(sent - got));
+        while got < until {
+            let bytes = pair.receive(Side::Active, (until - got).min(50_021));
+            assert!(!bytes.is_empty());
+            let wrong = bytes.iter().enumerate().position(|(at, byte)| *byte != pattern(got + at));
+            assert_eq!(wrong, None, "{lap}");
+            got += bytes.len();
+        }
+    }
+    let all = side_length(RING) as usize;
+    assert!(most > all - 300_000 && most <= all, "{most} of {all}");
+}
+
+/// Behind a burst the next bytes go through a ring that keeps its memory.
+#[test]
+fn a_sender_leaves_a_large_ring_once_it_is_read() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    let sent = pair.send_deep(Side::Passive, &[7; 500_000]);
+    assert!(pair.session(Side::Passive).room(1).unwrap().is_large());
+    let mut left = sent;
+    while left > 0 {
+        left -= pair.receive(Side::Active, left).len();
+        pair.session(Side::Passive).settle();
+    }
+    let room = pair.session(Side::Passive).room(1).unwrap();
+    assert_eq!((room.ring, room.is_large()), (1, false));
+}
+
+/// A ring whose memory ends is left again for a smaller one, once the reader is seen to be behind that.
+#[test]
+fn a_sender_goes_back_to_a_ring_that_is_read() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    assert_eq!(pair.send(Side::Passive, &[1; 4096]), 4096);
+    pair.session(Side::Passive).change_to(1);
+    assert_eq!(pair.send(Side::Passive, b"xy"), 2);
+    for read in [4096, 1] {
+        assert_eq!(pair.session(Side::Passive).smaller(), None, "it is not read, or not left");
+        assert_eq!(pair.receive(Side::Active, read).len(), read);
+    }
+    assert_eq!(pair.session(Side::Passive).smaller(), Some(0));
+    pair.session(Side::Passive).change_to(0);
+    assert_eq!(pair.send(Side::Passive, &[2; 5000]), 4096);
+    assert_eq!(pair.receive(Side::Active, 9), b"y");
+    assert_eq!(pair.receive(Side::Active, 9), [2; 9]);
+}
+
+/// A process that dies between the two stores of a change leaves the change to the next one.
+#[test]
+fn a_change_of_rings_outlives_its_process() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    pair.send(Side::Passive, &[1; 4096]);
+    let before = words_of(&pair.header);
+    pair.session(Side::Passive).change_to(1);
+    pair.send(Side::Passive, b"next");
+    // What the sender alone keeps is as it was before.
+    let changed = words_of(&pair.header);
+    let own = (0..changed.len()).filter(|at| changed[*at] != before[*at]);
+    let kept: Vec<usize> = own.filter(|at| [1 << 32, 4096].contains(&changed[*at])).collect();
+    for at in kept {
+        scribble(&pair.header, at, before[at]);
+    }
+    assert_eq!(pair.send(Side::Passive, b" and more"), 9);
+    assert_eq!(pair.receive(Side::Active, 4096), [1; 4096]);
+    assert_eq!(pair.receive(Side::Active, 99), b"next and more");
+}
+
+fn words_of(header: &Header) -> Vec<u64> {
+    let words = std::ptr::from_ref(header).cast::<std::sync::atomic::AtomicU64>();
+    // SAFETY: as of `scribble`.
+    (0..HEADER / 8).map(|at| unsafe { &*words.add(at) }.load(Ordering::Relaxed)).collect()
+}
+
+/// A list of connections names them by these.
 #[test]
 fn a_segment_says_whose_connection_it_is() {
     let pair = Pair::new();
@@ -361,13 +518,13 @@ fn one_socket_claims_a_segment_and_no_other() {
 
 #[test]
 fn a_segment_of_another_layout_is_not_used() {
-    let full = HEADER as u64 + 2 * RING;
+    let full = segment_length(RING);
     let header = Box::<Header>::default();
     assert_eq!(header.examine(full), Err(Unfit::Magic), "not finished");
     header.prepare(RING, 7);
     assert_eq!(header.examine(full), Ok(RING));
     assert_eq!(header.examine(full - 1), Err(Unfit::Size));
-    for ring in [0, 2048, RING + 1, 128 << 20, u64::MAX] {
+    for ring in [0, 2048, RING + 1, 128 << 10, u64::MAX] {
         header.prepare(ring, 7);
         assert_eq!(header.examine(u64::MAX), Err(Unfit::Size), "{ring}");
     }

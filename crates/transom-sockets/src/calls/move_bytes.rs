@@ -110,17 +110,15 @@ fn from_pipe(
     }
     stream::advance(held, &session, to);
     if !session.sends_by_ring() {
-        let Some(_lock) = crate::lock::Locked::take(session.send_lock()) else {
-            return Err(libc::EAGAIN);
-        };
+        let _lock = held.sending(&session)?;
         if !session.sends_by_ring() {
             let moved = sys::splice(from, to, count, flags)?;
             session.sent_by_tcp(moved as u64);
             return Ok(moved);
         }
     }
-    let nonblocking = session.end().nonblocking.load(std::sync::atomic::Ordering::Relaxed) != 0;
-    let room = session.room(PIECE).map_or(0, |room| room.length());
+    let nonblocking = held.young.is_nonblocking(to);
+    let room = stream::room(held, &session, PIECE)?;
     if room == 0 && nonblocking {
         session.found_full();
         return Err(libc::EAGAIN);

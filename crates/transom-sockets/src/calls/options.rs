@@ -107,7 +107,7 @@ calls! {
             libc::FIONBIO => {
                 let done = next(fd, request, argument);
                 if done == 0 {
-                    session.end().nonblocking.store(u32::from(*to != 0), Ordering::Relaxed);
+                    held.young.set_nonblocking(*to != 0);
                 }
                 done
             }
@@ -120,8 +120,7 @@ calls! {
                 0
             }
             SIOCOUTQ if session.sends_by_ring() => {
-                let free = session.room(usize::MAX).map_or(0, |room| room.length());
-                *to = (held.ring() as usize).saturating_sub(free) as c_int;
+                *to = session.queued() as c_int;
                 0
             }
             _ => next(fd, request, argument),
@@ -156,11 +155,8 @@ fn control(fd: c_int, what: c_int, argument: usize, done: c_int) -> c_int {
             super::descriptors::duplicate(fd, done);
         }
         libc::F_SETFL if done == 0 => {
-            if let Some(held) = table::hold_known(fd)
-                && let Some(session) = held.session()
-            {
-                let nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
-                session.end().nonblocking.store(u32::from(nonblocking), Ordering::Relaxed);
+            if let Some(held) = table::hold_known(fd) {
+                held.young.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
             }
         }
         _ => {}
