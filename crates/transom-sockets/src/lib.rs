@@ -7,6 +7,7 @@
 //! | `table` | what this process knows of each descriptor |
 //! | `offer` | how two processes find each other: markers, segments, the kernel's word for who the peer is |
 //! | `young` | connections that have not proven to last: TCP, and counted |
+//! | `control` | messages beside the bytes of a `recvmsg` |
 //! | `stream` | receiving and sending |
 //! | `ready` | whether a socket is ready, and waiting for one of several |
 //! | `epoll` | epoll sets with switched sockets |
@@ -27,6 +28,7 @@
 )]
 
 mod calls;
+mod control;
 mod epoll;
 mod lock;
 mod memory;

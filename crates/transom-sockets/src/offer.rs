@@ -24,6 +24,7 @@ use super::table::{self, Socket};
 /// Bytes of the smallest rings of a segment that this process makes.
 const RING: u64 = 16 << 10;
 const SO_COOKIE: c_int = 57;
+const SO_TIMESTAMPING: c_int = 37;
 
 /// A segment that is mapped.
 pub(crate) struct Segment {
@@ -410,6 +411,8 @@ fn is_ordinary(fd: c_int) -> bool {
     number(libc::SOL_SOCKET, libc::SO_ZEROCOPY) == 0
         && number(libc::SOL_SOCKET, libc::SO_RCVLOWAT) <= 1
         && flags & libc::O_ASYNC == 0
+        && number(libc::SOL_SOCKET, SO_TIMESTAMPING) == 0
+        && sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF).unwrap_or(-1) < 0
 }
 
 /// Copy the options that the socket had before it had a segment.
@@ -418,8 +421,14 @@ fn take_options(fd: c_int, session: &Session<'_>) {
     let linger = sys::option::<[c_int; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let abortive = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
     end.abortive.store(u32::from(abortive), Ordering::Relaxed);
-    let inline = sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE);
-    end.inline.store(u32::from(inline.is_ok_and(|inline| inline != 0)), Ordering::Relaxed);
+    let is_set = |level, name| {
+        u32::from(sys::option::<c_int>(fd, level, name).is_ok_and(|value| value != 0))
+    };
+    end.inline.store(is_set(libc::SOL_SOCKET, libc::SO_OOBINLINE), Ordering::Relaxed);
+    end.no_delay.store(is_set(libc::IPPROTO_TCP, libc::TCP_NODELAY), Ordering::Relaxed);
+    end.cork.store(is_set(libc::IPPROTO_TCP, libc::TCP_CORK), Ordering::Relaxed);
+    end.keep_congestion(sys::congestion(fd));
+    super::control::take_wishes(fd, session);
 }
 
 /// Both addresses, for [`Header::name_peers`].

@@ -8,6 +8,7 @@ use transom_switch::layout::{LARGE, ring_begin, ring_size};
 use transom_switch::session::{Incoming, Road, Session, State, Stretches, Violation};
 use transom_switch::wait::{Rung, Wait, Wake};
 
+use super::control;
 use super::epoll;
 use super::ready;
 use super::sys::{self, Errno};
@@ -208,6 +209,15 @@ pub(crate) fn is_reset(held: &Socket, session: &Session<'_>) -> bool {
             && (session.peer().abortive.load(Ordering::Relaxed) != 0 || !session.is_all_read())
 }
 
+/// The error of a connection that was reset, once (SO_ERROR of socket(7)): behind an orderly end of the peer's
+/// direction it is EPIPE.
+pub(crate) fn take_error(held: &Socket, session: &Session<'_>) -> Option<Errno> {
+    let reset = is_reset(held, session);
+    let fresh = held.is_gone() && (reset || held.was_refused()) && held.report_end();
+    let ended = !held.is_broken() && session.arrived().is_ok_and(|incoming| incoming.finished);
+    fresh.then_some(if reset && !ended { libc::ECONNRESET } else { libc::EPIPE })
+}
+
 /// Whether this call is one that looks at the TCP socket, whatever the rings say.
 pub(crate) fn is_look(held: &Socket, session: &Session<'_>) -> bool {
     let departures = session.peer().departures.load(Ordering::Acquire);
@@ -246,8 +256,23 @@ pub(crate) struct Receive<'a> {
 /// Receive.
 pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result<usize, Errno> {
     let Some(session) = held.session() else { return Err(libc::EBADF) };
+    let room = what.message.as_ref().map_or(0, |message| message.msg_controllen);
+    let got = receive_bytes(held, &session, fd, &mut what)?;
+    if let (Some(message), Ok(Road::Ring)) = (what.message, session.road_in()) {
+        // SAFETY: the caller's message.
+        unsafe { control::put((held, fd), &session, message, (room, got)) };
+    }
+    Ok(got)
+}
+
+fn receive_bytes(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &mut Receive<'_>,
+) -> Result<usize, Errno> {
     if what.flags & libc::MSG_OOB != 0 && session.road_in() == Ok(Road::Ring) {
-        return receive_urgent(&session, &what);
+        return receive_urgent(session, what);
     }
     if what.flags & libc::MSG_ERRQUEUE != 0 {
         return Err(libc::EAGAIN);
@@ -257,25 +282,28 @@ pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result
     let mut done = 0;
     let mut patience = Patience::default();
     loop {
-        let got = attempt(held, &session, fd, &mut what, done);
+        let got = attempt(held, session, fd, what, done);
         match got {
             Ok(Got::Bytes(0)) => return Ok(done),
             Ok(Got::Bytes(bytes)) => {
                 done += bytes;
                 epoll::taken(held);
+
                 if !all || done >= wanted {
                     return Ok(done);
                 }
             }
-            Ok(Got::Nothing(_)) if wanted == 0 => return Ok(0),
             Ok(Got::Nothing(road)) => {
                 let waited = if is_nonblocking(held, fd, what.flags) {
                     Err(libc::EAGAIN)
                 } else {
-                    patience.wait_for_bytes(held, &session, fd, road)
+                    patience.wait_for_bytes(held, session, fd, road)
                 };
                 if let Err(error) = waited {
                     return if done > 0 { Ok(done) } else { Err(error) };
+                }
+                if wanted == 0 {
+                    return Ok(0);
                 }
             }
             Err(_) if done > 0 => return Ok(done),
@@ -347,7 +375,7 @@ fn by_tcp(
         (message.msg_iov, message.msg_iovlen) = (vectors, count);
     }
     match got {
-        Ok(0) if vectors.is_empty() => Ok(Some(Got::Nothing(Road::Tcp(None)))),
+        Ok(0) if vectors.is_empty() => Ok(Some(Got::Bytes(0))),
         Ok(0) => {
             if session.end().read_shut.load(Ordering::Relaxed) != 0 {
                 return Ok(Some(Got::Bytes(0)));
@@ -394,6 +422,9 @@ fn by_ring(
     loop {
         let gone = held.is_gone();
         let incoming = session.arrived().map_err(|_| broken(held))?;
+        if incoming.all > 0 && wanted == 0 {
+            return Ok(Got::Bytes(0));
+        }
         let passed = if peek { done as u64 } else { 0 };
         // A read that has got something ends before the urgent byte.
         let there =
@@ -426,12 +457,9 @@ fn by_ring(
         if done > 0 {
             return Ok(Got::Bytes(done));
         }
-        if incoming.at_mark && wanted > 0 {
+        if incoming.at_mark {
             wake(session, fd, session.for_peer_room(), session.pass_mark());
             continue;
-        }
-        if session.end().read_shut.load(Ordering::Relaxed) != 0 {
-            return Ok(Got::Bytes(0));
         }
         if incoming.finished {
             // The end is one of all bytes, those included that went past this library.
@@ -441,6 +469,9 @@ fn by_ring(
         }
         if gone {
             return end_of_input(held, session, Some(&incoming)).map(Got::Bytes);
+        }
+        if session.end().read_shut.load(Ordering::Relaxed) != 0 {
+            return Ok(Got::Bytes(0));
         }
         // Bytes that were written before the peer closed are seen at the next turn.
         if !(is_look(held, session) && held.look_at_tcp(fd)) {
@@ -596,8 +627,13 @@ fn push(
         // So much is on its way before the answer comes.
         return Ok((wanted - before).min(PIECE));
     }
-    if session.has_finished() || gone {
+    if session.has_finished() {
         return Err(libc::EPIPE);
+    }
+    if gone {
+        // A call that has sent something leaves the error for the next one.
+        let error = if before == 0 { take_error(held, session) } else { None };
+        return Err(error.unwrap_or(libc::EPIPE));
     }
     session.settle();
     let rings = held.bytes(session.side());
@@ -783,7 +819,9 @@ impl Patience {
             return Ok(());
         }
         let left = Duration::from_nanos(self.deadline.saturating_sub(sys::now()));
-        match sys::sleep_on(wait.word(), value, left.min(limit)) {
+        // A socket with a time limit goes on behind no signal (signal(7)).
+        let sleep = if self.deadline == u64::MAX { sys::sleep_on } else { sys::sleep_until_signal };
+        match sleep(wait.word(), value, left.min(limit)) {
             Err(libc::ETIMEDOUT) => Ok(()),
             done => done,
         }

@@ -401,6 +401,19 @@ pub(crate) fn set_reno(fd: c_int) {
     let _ = unsafe { call!(libc::SYS_setsockopt, fd, level, option, name.as_ptr(), name.len()) };
 }
 
+/// The name of a socket's congestion control, padded with zeros.
+pub(crate) fn congestion(fd: c_int) -> [u8; 16] {
+    option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION).unwrap_or_default()
+}
+
+/// The time of day.
+pub(crate) fn time_of_day() -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one such structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    time
+}
+
 pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
     // SAFETY: no memory is touched.
     unsafe { call!(libc::SYS_socket, family, kind | libc::SOCK_CLOEXEC, protocol) }

@@ -1314,6 +1314,86 @@ def bytes_that_go_past_the_library_are_never_lost_silently():
     return out
 
 @scenario
+def a_signal_ends_a_call_with_a_time_limit():
+    """Whatever its handler is installed with (signal(7))."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); room = ctypes.create_string_buffer(9); out = []; signal.signal(signal.SIGUSR1, lambda *_: None)
+    for limited in [False, True]:
+        c, s = pair(); signal.siginterrupt(signal.SIGUSR1, False); over = []
+        if limited: s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 100, 0))
+        me = threading.get_native_id(); to = threading.main_thread().ident
+        def poke():
+            until(lambda: is_asleep(me)); signal.pthread_kill(to, signal.SIGUSR1); time.sleep(0.05)
+            while limited and not over: signal.pthread_kill(to, signal.SIGUSR1); time.sleep(0.02)
+            c.sendall(b"on")
+        t = threading.Thread(target=poke); t.start(); ctypes.set_errno(0); got = libc.recv(s.fileno(), room, 9, 0); why = ctypes.get_errno(); over.append(1); t.join(); out.append([got, why if got < 0 else 0])
+    return out
+
+@scenario
+def recvmmsg_takes_as_many_messages_as_it_is_asked_for():
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); out = []
+    def take(s, count, flags, limit=None):
+        rooms = [ctypes.create_string_buffer(4) for _ in range(count)]; entries = [(ctypes.c_void_p * 2)(ctypes.addressof(one), 4) for one in rooms]
+        heads = (ctypes.c_uint64 * (8 * count))()
+        for at, entry in enumerate(entries): heads[8 * at + 2], heads[8 * at + 3] = ctypes.addressof(entry), 1
+        got = libc.recvmmsg(s.fileno(), heads, count, flags, limit); return [got, [[heads[8 * at + 7] & 0xffffffff, rooms[at].raw.decode()] for at in range(max(got, 0))]]
+    c, s = pair(); c.sendall(b"abc"); polled(s, select.POLLIN, 2000)
+    t = threading.Timer(0.05, lambda: c.sendall(b"def")); t.start(); out.append(take(s, 2, 0)); t.join()
+    c.sendall(b"abc"); polled(s, select.POLLIN, 2000); out.append(take(s, 3, 0x10000)); out.append(take(s, 2, socket.MSG_DONTWAIT))
+    c.sendall(b"abc"); polled(s, select.POLLIN, 2000); limit = (ctypes.c_long * 2)(0, 1); out.append(take(s, 2, 0, limit)); out.append(list(limit))
+    c.close(); until(lambda: "RDHUP" in polled(s)); out.append(take(s, 2, 0)); return out
+
+@scenario
+def options_that_the_switch_needs_read_back_as_the_program_set_them():
+    c, s = pair(); out = []; tcp = socket.IPPROTO_TCP
+    for end in (c, s):
+        for value in [0, 1, 0]:
+            for name in [socket.TCP_NODELAY, socket.TCP_CORK]: end.setsockopt(tcp, name, value); exchange(c, s); out.append(end.getsockopt(tcp, name))
+        for name in [b"cubic", b"reno"]: end.setsockopt(tcp, socket.TCP_CONGESTION, name); exchange(c, s); out.append(end.getsockopt(tcp, socket.TCP_CONGESTION, 16).decode())
+        out.append([attempt(end.setsockopt, tcp, socket.TCP_CONGESTION, b"none"), end.getsockopt(tcp, socket.TCP_CONGESTION, 3).decode(), end.getsockopt(tcp, socket.TCP_NODELAY, 1).hex()])
+    default, = {l.getsockopt(tcp, socket.TCP_CONGESTION, 16) for l in [listener()]}
+    return out, pair()[0].getsockopt(tcp, socket.TCP_CONGESTION, 16) == default
+
+@scenario
+def messages_beside_the_bytes():
+    c, s = pair(); out = []; INQ = 36; stamps = [29, 35]; tcp = socket.IPPROTO_TCP
+    s.setsockopt(tcp, INQ, 1); c.sendall(b"0123456789"); polled(s, select.POLLIN, 2000)
+    def take(n, room=200): d, control, flags, _ = s.recvmsg(n, room); return [d.decode(), [(l, k, struct.unpack("i", v)[0] if k == INQ else len(v)) for l, k, v in control], flags & socket.MSG_CTRUNC]
+    out += [take(4), take(2, 0), take(4)]; s.setsockopt(tcp, INQ, 0)
+    for stamp in stamps:
+        s.setsockopt(socket.SOL_SOCKET, stamp, 1)
+        def stamped(): c.sendall(b"x"); return take(1)[1] != []
+        until(stamped); c.sendall(b"time"); before = time.time(); polled(s, select.POLLIN, 2000); _, control, _, _ = s.recvmsg(9, 99)
+        at = struct.unpack("ll", control[0][2]); at = at[0] + at[1] / (10 ** (6 if stamp == 29 else 9))
+        out.append([control[0][0], control[0][1], len(control), abs(at - before) < 60]); s.setsockopt(socket.SOL_SOCKET, stamp, 0)
+    s.setsockopt(tcp, INQ, 1); c.sendall(b"end"); c.close(); until(lambda: "RDHUP" in polled(s)); out += [take(3), take(3)]
+    return out
+
+@scenario
+def nothing_is_on_its_way_to_a_peer_that_does_not_read():
+    c, s = pair(); c.sendall(b"hello"); return until(lambda: struct.unpack("i", fcntl.ioctl(c, termios.TIOCOUTQ, b"    "))[0] == 0)
+
+@scenario
+def errors_of_a_peer_that_is_killed_while_bytes_are_on_their_way():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN); out = []; l = listener()
+    for first in ["send", "recv", "error", "poll"]:
+        def dies(): s = answer(l); os.kill(os.getpid(), signal.SIGSTOP); s.close()
+        p = child(dies); c = dial(l); c.setblocking(False)
+        try:
+            while True: c.send(b"x" * 65536)
+        except BlockingIOError: pass
+        c.setblocking(True)
+        if first == "send":
+            t = threading.Thread(target=lambda: out.append(attempt(c.send, b"x" * 1000))); t.start(); until(lambda: is_asleep(t.native_id))
+        os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
+        if first == "send": t.join()
+        until(lambda: "HUP" in polled(c, select.POLLIN))
+        steps = {"send": lambda: attempt(c.send, b"x"), "recv": lambda: attempt(c.recv, 1), "error": lambda: c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "poll": lambda: polled(c)}
+        out.append([first] + [steps[one]() for one in [first, "poll", "error", "recv", "send", "error", "poll"]])
+    return out
+
+@scenario
 def a_file_goes_out_of_a_connection_into_a_pipe():
     c, s = pair(); r, w = os.pipe(); c.sendall(b"into the pipe"); polled(s, select.POLLIN, 2000)
     f = tempfile.TemporaryFile(); out = [attempt(os.sendfile, f.fileno(), s.fileno(), None, 5), attempt(os.sendfile, w, s.fileno(), None, 100)]

@@ -170,6 +170,14 @@ pub struct End {
     pub inline: AtomicU32,
     /// Bytes below which this end is not readable (`SO_RCVLOWAT`); 0 counts as 1.
     pub low_water: AtomicU32,
+    /// 1: TCP_NODELAY, as the program has it; doorbells never wait.
+    pub no_delay: AtomicU32,
+    /// 1: TCP_CORK, as the program has it.
+    pub cork: AtomicU32,
+    /// TCP_CONGESTION, as the program has it: sixteen bytes of a name.
+    congestion: [AtomicU64; 2],
+    /// Messages that a `recvmsg` at this end brings: bits of the front's.
+    pub messages: AtomicU32,
     /// Threads that wait in the kernel for doorbells of the other end, but for epoll sets.
     pub waiting: AtomicU32,
     /// Epoll sets that have this end.
@@ -181,6 +189,31 @@ pub struct End {
     /// The sleep of an epoll set that has armed this end together with others, any of whose doorbells
     /// ends it; a number that no other sleep has. 0: each doorbell is sent.
     pub sleep: AtomicU64,
+}
+
+impl End {
+    /// The name of the program's congestion control, padded with zeros.
+    #[must_use]
+    pub fn congestion(&self) -> [u8; 16] {
+        let mut name = [0; 16];
+        for (bytes, word) in name.chunks_exact_mut(8).zip(&self.congestion) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        name
+    }
+
+    /// Keep the name of the program's congestion control.
+    pub fn keep_congestion(&self, name: [u8; 16]) {
+        let name = u128::from_ne_bytes(name);
+        let halves = if cfg!(target_endian = "little") {
+            [name as u64, (name >> 64) as u64]
+        } else {
+            [(name >> 64) as u64, name as u64]
+        };
+        for (word, half) in self.congestion.iter().zip(halves) {
+            word.store(half, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The first part of a segment.

@@ -22,6 +22,14 @@ fn receive(held: &Held, fd: c_int, at: Bytes, length: usize, flags: c_int) -> is
     answer(stream::receive(held, fd, Receive { vectors: &vectors, flags, message: None }))
 }
 
+/// As [`receive`], of calls for files: nothing that is asked for is there at once.
+fn read_into(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> isize {
+    if stream::total(vectors) == 0 {
+        return 0;
+    }
+    answer(stream::receive(held, fd, Receive { vectors, flags, message: None }))
+}
+
 fn put(held: &Held, fd: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
     answer(stream::send(held, fd, &one(at.cast_mut(), length), flags, None))
 }
@@ -92,7 +100,7 @@ unsafe fn no_sender(length: *mut libc::socklen_t) {
 calls! {
     fn read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) => receive(&held, fd, to, length, 0),
+            Served::Ours(held) => read_into(&held, fd, &one(to, length), 0),
             Served::Kernel(flight) => flight.received(0, next(fd, to, length)),
         }
     }
@@ -103,7 +111,7 @@ calls! {
 
     fn __read_chk(fd: c_int, to: Bytes, length: usize, room: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) if length <= room => receive(&held, fd, to, length, 0),
+            Served::Ours(held) if length <= room => read_into(&held, fd, &one(to, length), 0),
             Served::Ours(_) => next(fd, to, length, room),
             Served::Kernel(flight) => flight.received(0, next(fd, to, length, room)),
         }
@@ -112,7 +120,7 @@ calls! {
     fn readv(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
         match (young::enter(fd, Use::Receive), vectors(at, count.max(0) as usize)) {
             (Served::Ours(held), Some(vectors)) if count >= 0 => {
-                answer(stream::receive(&held, fd, Receive { vectors, flags: 0, message: None }))
+                read_into(&held, fd, vectors, 0)
             }
             (Served::Ours(_), _) => next(fd, at, count),
             (Served::Kernel(flight), _) => flight.received(0, next(fd, at, count)),
@@ -122,9 +130,7 @@ calls! {
     fn preadv2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) => match (without_place(from, how), entries(at, count)) {
-                (Ok(flags), Some(vectors)) => {
-                    answer(stream::receive(&held, fd, Receive { vectors, flags, message: None }))
-                }
+                (Ok(flags), Some(vectors)) => read_into(&held, fd, vectors, flags),
                 (Err(error), _) => sys::fail(error),
                 (_, None) => sys::fail(libc::EINVAL),
             },

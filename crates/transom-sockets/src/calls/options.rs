@@ -1,7 +1,7 @@
 //! Calls that ask and change what a socket is set to.
 
 use std::ffi::{c_int, c_ulong, c_void};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use transom_switch::session::Road;
 
@@ -13,6 +13,8 @@ use crate::table::{self, Held};
 type Size = libc::socklen_t;
 
 const TCP_ULP: c_int = 31;
+const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+const SO_TIMESTAMPING: c_int = 37;
 const SIOCATMARK: c_ulong = 0x8905;
 
 /// The number that a call was given.
@@ -34,6 +36,8 @@ unsafe fn set(
     // SAFETY: the caller's.
     let value = unsafe { number(at, size) };
     match (level, name) {
+        // The kernel has the words for it.
+        _ if at.is_null() || size < 4 => None,
         (libc::SOL_SOCKET, libc::SO_LINGER) if size >= 8 => {
             // SAFETY: two numbers are there.
             let time = unsafe { number(at.wrapping_byte_add(4), 4) };
@@ -49,51 +53,97 @@ unsafe fn set(
             end.low_water.store(value.max(0).cast_unsigned(), Ordering::Relaxed);
             Some(0)
         }
-        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => Some(sys::fail(libc::EOPNOTSUPP) as c_int),
+        // Nothing is in the kernel's hands when it is sent.
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY | SO_TIMESTAMPING) => {
+            Some(sys::fail(libc::EOPNOTSUPP) as c_int)
+        }
         // The kernel would encrypt doorbells only.
         (libc::IPPROTO_TCP, TCP_ULP) => Some(sys::fail(libc::ENOENT) as c_int),
-        // A doorbell never waits.
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) if session.sends_by_ring() => {
-            Some(0)
+        // A doorbell never waits, whatever the program wants of its bytes.
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => {
+            let word = if name == libc::TCP_CORK { &end.cork } else { &end.no_delay };
+            word.store(u32::from(value != 0), Ordering::Relaxed);
+            session.sends_by_ring().then_some(0)
         }
         _ => None,
     }
 }
 
+/// Behind a call that has changed something in the kernel.
+fn was_set(held: &Held, fd: c_int, level: c_int, name: c_int) {
+    let Some(session) = held.session() else { return };
+    match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+            session.end().keep_congestion(sys::congestion(fd));
+            if session.sends_by_ring() {
+                sys::set_reno(fd);
+            }
+        }
+        (libc::IPPROTO_TCP, libc::TCP_INQ)
+        | (libc::SOL_SOCKET, libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS) => {
+            crate::control::take_wishes(fd, &session);
+        }
+        _ => {}
+    }
+}
+
+/// The value of an option.
+enum Kept {
+    Number(c_int),
+    Name([u8; 16]),
+    Error(c_int),
+}
+
 /// The value of an option that the segment keeps.
-fn get(held: &Held, fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+fn get(held: &Held, fd: c_int, level: c_int, name: c_int) -> Option<Kept> {
     let session = held.session()?;
+    let end = session.end();
+    let flag = |word: &AtomicU32| Kept::Number(word.load(Ordering::Relaxed).cast_signed());
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
-            Some(session.end().low_water.load(Ordering::Relaxed).max(1).cast_signed())
+            Some(Kept::Number(end.low_water.load(Ordering::Relaxed).max(1).cast_signed()))
         }
         (libc::SOL_SOCKET, libc::SO_ERROR) if session.road_in() == Ok(Road::Ring) => {
             // The kernel's error may come from doorbells that a process left when it ended.
             held.look_at_tcp(fd);
-            let reset = held.is_gone() && stream::is_reset(held, &session) && held.report_end();
-            Some(if reset { libc::ECONNRESET } else { 0 })
+            Some(Kept::Number(stream::take_error(held, &session).unwrap_or(0)))
         }
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Some(flag(&end.no_delay)),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => Some(flag(&end.cork)),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(Kept::Name(end.congestion())),
+        // Bytes would leave the stream here, past the ring.
+        (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE) => Some(Kept::Error(libc::EINVAL)),
         _ => None,
     }
 }
 
 calls! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, at: *const c_void, size: Size) -> c_int, -1; |next| {
-        match table::hold_known(fd).and_then(|held| set(&held, level, name, at, size)) {
-            Some(done) => done,
-            None => next(fd, level, name, at, size),
+        let Some(held) = table::hold_known(fd) else { return next(fd, level, name, at, size) };
+        if let Some(done) = set(&held, level, name, at, size) {
+            return done;
         }
+        let done = next(fd, level, name, at, size);
+        if done == 0 {
+            was_set(&held, fd, level, name);
+        }
+        done
     }
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
+        let given = size.as_mut().filter(|size| !to.is_null() && i32::try_from(**size).is_ok());
         let kept = table::hold_known(fd).and_then(|held| get(&held, fd, level, name));
-        match (kept, size.as_mut()) {
-            (Some(value), Some(size)) if *size >= 4 && !to.is_null() => {
-                to.cast::<c_int>().write_unaligned(value);
-                *size = 4;
-                0
-            }
-            _ => next(fd, level, name, to, size),
+        let (Some(kept), Some(size)) = (kept, given) else { return next(fd, level, name, to, size) };
+        let mut put = |bytes: &[u8]| {
+            let length = bytes.len().min(*size as usize);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast::<u8>(), length);
+            *size = length as Size;
+            0
+        };
+        match kept {
+            Kept::Number(value) => put(&value.to_ne_bytes()),
+            Kept::Name(name) => put(&name),
+            Kept::Error(error) => sys::fail(error) as c_int,
         }
     }
 
@@ -119,8 +169,9 @@ calls! {
                 *to = c_int::from(session.arrived().is_ok_and(|incoming| incoming.at_mark));
                 0
             }
+            // What is in the ring has arrived, as what the peer's kernel has acknowledged (tcp(7)).
             SIOCOUTQ if session.sends_by_ring() => {
-                *to = session.queued() as c_int;
+                *to = 0;
                 0
             }
             _ => next(fd, request, argument),

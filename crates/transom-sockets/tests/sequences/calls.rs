@@ -1,0 +1,918 @@
+//! The calls of the sequences.
+
+use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::world::{World, digest, errno, handle, number_of, on_signal, pattern, polled, until};
+
+unsafe extern "C" {
+    fn __write(fd: c_int, from: *const c_void, length: usize) -> isize;
+    fn dprintf(fd: c_int, format: *const std::ffi::c_char, ...) -> c_int;
+    fn sockatmark(fd: c_int) -> c_int;
+    fn __read(fd: c_int, to: *mut c_void, length: usize) -> isize;
+    fn __send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize;
+    fn pwritev2(fd: c_int, at: *const libc::iovec, count: c_int, to: i64, how: c_int) -> isize;
+    fn preadv2(fd: c_int, at: *const libc::iovec, count: c_int, from: i64, how: c_int) -> isize;
+}
+
+/// Bytes that lie unread at an end at most: every buffer has room for them.
+const MOST: usize = 24_000;
+
+/// A kind of step.
+type Kind = fn(&mut World);
+
+/// Kinds of steps, and how often each comes.
+const KINDS: &[(usize, Kind)] = &[
+    (12, sends),
+    (14, receives),
+    (6, waits),
+    (3, makes_a_set),
+    (6, changes_a_set),
+    (8, waits_for_a_set),
+    (4, sets_an_option),
+    (4, gets_an_option),
+    (3, asks),
+    (2, changes_blocking),
+    (2, duplicates),
+    (2, closes_a_duplicate),
+    (2, moves_between_files),
+    (2, forks),
+    (2, is_interrupted),
+    (2, has_two_threads),
+    (1, shuts_down),
+    (1, is_wrong),
+];
+
+/// One step: some call on some end.
+pub(crate) fn step(world: &mut World) {
+    let all: usize = KINDS.iter().map(|(weight, _)| weight).sum();
+    let mut at = world.random.below(all);
+    for (weight, kind) in KINDS {
+        if at < *weight {
+            return kind(world);
+        }
+        at -= weight;
+    }
+}
+
+/// The vectors of `bytes`, cut at random places.
+fn cut(world: &mut World, bytes: &mut [u8]) -> Vec<libc::iovec> {
+    let mut vectors = Vec::new();
+    let mut rest = bytes;
+    while vectors.len() < 4 && (world.random.chance(2) || vectors.is_empty()) {
+        let length = world.random.below(rest.len() + 1);
+        let (one, more) = rest.split_at_mut(length);
+        vectors.push(libc::iovec { iov_base: one.as_mut_ptr().cast(), iov_len: one.len() });
+        rest = more;
+    }
+    vectors.push(libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() });
+    vectors
+}
+
+fn length(world: &mut World) -> usize {
+    let most = world.random.one(&[0, 1, 2, 7, 64, 1000, 4096, 9000]);
+    if world.random.chance(3) { world.random.below(most + 1) } else { most }
+}
+
+/// A message of these vectors.
+fn message(vectors: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: zeros are a message without parts.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (vectors.as_mut_ptr(), vectors.len());
+    message
+}
+
+fn sends(world: &mut World) {
+    let end = world.random.below(2);
+    let room = MOST.saturating_sub(world.ends[1 - end].unread);
+    let length = length(world).min(room);
+    let mut bytes = pattern(world.ends[end].position, length);
+    let flags = world.random.one(&[0, 0, libc::MSG_DONTWAIT, libc::MSG_NOSIGNAL]);
+    // Bytes that wait for more do so for 200 ms.
+    let flags = if world.random.chance(40) { flags | libc::MSG_MORE } else { flags };
+    let fd = world.fd(end);
+    let mut vectors = cut(world, &mut bytes);
+    let at: *const c_void = bytes.as_ptr().cast();
+    let names = [
+        "write",
+        "__write",
+        "send",
+        "__send",
+        "sendto",
+        "writev",
+        "pwritev2",
+        "sendmsg",
+        "sendmmsg",
+        "syscall",
+        "dprintf",
+        "eventfd_write",
+    ];
+    let which = world.random.below(names.len());
+    let mut counted = None;
+    // SAFETY: vectors and lengths are those of the bytes.
+    let done = unsafe {
+        match which {
+            0 => libc::write(fd, at, length),
+            1 => __write(fd, at, length),
+            2 => libc::send(fd, at, length, flags),
+            3 => __send(fd, at, length, flags),
+            4 => libc::sendto(fd, at, length, flags, std::ptr::null(), 0),
+            5 => libc::writev(fd, vectors.as_ptr(), vectors.len() as c_int),
+            6 => pwritev2(fd, vectors.as_ptr(), vectors.len() as c_int, -1, 0),
+            7 => libc::sendmsg(fd, &message(&mut vectors), flags),
+            8 => {
+                let (one, other) = vectors.split_at_mut(1);
+                let mut both = [
+                    libc::mmsghdr { msg_hdr: message(one), msg_len: 0 },
+                    libc::mmsghdr { msg_hdr: message(other), msg_len: 0 },
+                ];
+                let done = libc::sendmmsg(fd, both.as_mut_ptr(), 2, flags);
+                let sent = both.iter().take(done.max(0) as usize).map(|one| one.msg_len as usize);
+                counted = Some(sent.sum());
+                done as isize
+            }
+            9 => libc::syscall(libc::SYS_write, fd, at, length) as isize,
+            10 => {
+                let text: Vec<u8> = bytes.iter().map(|byte| byte % 26 + b'a').chain([0]).collect();
+                dprintf(fd, c"%s".as_ptr(), text.as_ptr()) as isize
+            }
+            _ => {
+                let value = u64::from_ne_bytes(*b"eventfd.");
+                let done = libc::eventfd_write(fd, value) as isize;
+                counted = Some(if done == 0 && room >= 8 { 8 } else { 0 });
+                if room < 8 && done == 0 {
+                    counted = Some(8);
+                }
+                done
+            }
+        }
+    };
+    let sent = counted.unwrap_or(done.max(0) as usize);
+    world.ends[end].position += sent;
+    world.ends[1 - end].unread += sent;
+    world.answer(&format!("{end} {}({length}, {flags:#x})", names[which]), done);
+}
+
+fn receives(world: &mut World) {
+    let end = world.random.below(2);
+    let wanted = length(world);
+    let mut flags = world.random.one(&[
+        0,
+        0,
+        0,
+        libc::MSG_DONTWAIT,
+        libc::MSG_PEEK,
+        libc::MSG_WAITALL,
+        libc::MSG_PEEK | libc::MSG_WAITALL,
+        libc::MSG_TRUNC,
+        libc::MSG_OOB,
+        libc::MSG_ERRQUEUE,
+    ]);
+    let names = [
+        "recv", "recvfrom", "recvmsg", "recvmmsg", "read", "__read", "readv", "preadv2", "syscall",
+    ];
+    let mut which = world.random.below(names.len());
+    let enough =
+        if flags & libc::MSG_WAITALL != 0 { wanted } else { world.ends[end].low_water.min(wanted) };
+    // A `recvmmsg` waits for both of its messages.
+    let at_once = world.has(end, if which == 3 { enough + 1 } else { enough });
+    let nothing_follows = world.has(end, usize::MAX);
+    if !at_once && !world.ends[end].nonblocking || which == 3 && !nothing_follows {
+        flags |= libc::MSG_DONTWAIT;
+        which %= 4;
+    }
+    let flags = if which < 4 { flags } else { 0 };
+    let fd = world.fd(end);
+    let mut bytes = vec![0xEE_u8; wanted];
+    let mut vectors = cut(world, &mut bytes);
+    let at: *mut c_void = bytes.as_mut_ptr().cast();
+    let mut more = String::new();
+    let mut taken = None;
+    // SAFETY: vectors and lengths are those of the bytes.
+    let done = unsafe {
+        match which {
+            0 => libc::recv(fd, at, wanted, flags),
+            1 => {
+                let (mut name, mut size) = ([0_u8; 32], 32);
+                let done =
+                    libc::recvfrom(fd, at, wanted, flags, name.as_mut_ptr().cast(), &raw mut size);
+                more = if done >= 0 { format!(" name {size}") } else { String::new() };
+                done
+            }
+            2 => {
+                let mut control = [0_u64; 16];
+                let mut whole = message(&mut vectors);
+                whole.msg_control = control.as_mut_ptr().cast();
+                whole.msg_controllen = size_of_val(&control);
+                let done = libc::recvmsg(fd, &raw mut whole, flags);
+                if done >= 0 {
+                    let kind = if whole.msg_controllen > 0 { control[1] } else { 0 };
+                    more = format!(
+                        " flags {:#x} control {} {kind:#x}",
+                        whole.msg_flags, whole.msg_controllen
+                    );
+                }
+                done
+            }
+            3 => {
+                let (one, other) = vectors.split_at_mut(1);
+                let mut both = [
+                    libc::mmsghdr { msg_hdr: message(one), msg_len: 0 },
+                    libc::mmsghdr { msg_hdr: message(other), msg_len: 0 },
+                ];
+                let done = libc::recvmmsg(fd, both.as_mut_ptr(), 2, flags, std::ptr::null_mut());
+                let lengths: Vec<u32> =
+                    both.iter().take(done.max(0) as usize).map(|one| one.msg_len).collect();
+                taken = Some(lengths.iter().map(|length| *length as usize).sum());
+                more = format!(" {lengths:?}");
+                done as isize
+            }
+            4 => libc::read(fd, at, wanted),
+            5 => __read(fd, at, wanted),
+            6 => libc::readv(fd, vectors.as_ptr(), vectors.len() as c_int),
+            7 => preadv2(fd, vectors.as_ptr(), vectors.len() as c_int, -1, 0),
+            _ => libc::syscall(libc::SYS_read, fd, at, wanted) as isize,
+        }
+    };
+    let what = format!("{end} {}({wanted}, {flags:#x})", names[which]);
+    let taken = if flags & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
+        0
+    } else {
+        taken.unwrap_or(done.max(0) as usize)
+    };
+    world.ends[end].unread -= taken.min(world.ends[end].unread);
+    if done < 0 {
+        world.answer(&what, done);
+    } else {
+        world.say(&what, &format!("{done} {}{more}", digest(&bytes)));
+    }
+}
+
+fn events(world: &mut World) -> i16 {
+    let all = [
+        libc::POLLIN,
+        libc::POLLOUT,
+        libc::POLLPRI,
+        libc::POLLRDHUP,
+        libc::POLLRDNORM,
+        libc::POLLWRNORM,
+    ];
+    all.into_iter().filter(|_| world.random.chance(2)).fold(0, |sum, one| sum | one)
+}
+
+fn waits(world: &mut World) {
+    let mut entries = Vec::new();
+    for end in 0..2 {
+        let events = events(world);
+        entries.push(libc::pollfd { fd: world.fd(end), events, revents: 0 });
+    }
+    let count = entries.len() as libc::nfds_t;
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let which = world.random.below(4);
+    if which < 2 {
+        // SAFETY: the entries are as many as is said.
+        let done = unsafe {
+            if which == 0 {
+                libc::poll(entries.as_mut_ptr(), count, 0)
+            } else {
+                libc::ppoll(entries.as_mut_ptr(), count, &raw const none, std::ptr::null())
+            }
+        };
+        let found: Vec<String> =
+            entries.iter().map(|one| format!("{:#x}/{:#x}", one.revents, one.events)).collect();
+        return world.say(["poll", "ppoll"][which], &format!("{done} {}", found.join(" ")));
+    }
+    // SAFETY: zeros are empty sets; the descriptors are small.
+    let (done, found) = unsafe {
+        let mut sets: [libc::fd_set; 3] = std::mem::zeroed();
+        for entry in &entries {
+            for (set, event) in sets.iter_mut().zip([libc::POLLIN, libc::POLLOUT, libc::POLLPRI]) {
+                if entry.events & event != 0 {
+                    libc::FD_SET(entry.fd, set);
+                }
+            }
+        }
+        let last = entries.iter().map(|one| one.fd).max().unwrap_or_default() + 1;
+        let [reads, writes, others] = sets.each_mut().map(|set| &raw mut *set);
+        let mut no_time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let done = if which == 2 {
+            libc::select(last, reads, writes, others, &raw mut no_time)
+        } else {
+            libc::pselect(last, reads, writes, others, &raw const none, std::ptr::null())
+        };
+        let has =
+            |fd: c_int| sets.each_ref().map(|set| u8::from(libc::FD_ISSET(fd, &raw const *set)));
+        (done, entries.iter().map(|one| format!("{:?}", has(one.fd))).collect::<Vec<_>>())
+    };
+    world.say(["select", "pselect"][which - 2], &format!("{done} {}", found.join(" ")));
+}
+
+fn makes_a_set(world: &mut World) {
+    if world.sets.len() < 3 {
+        // SAFETY: no memory is touched.
+        let set = unsafe {
+            if world.random.chance(2) {
+                libc::epoll_create1(libc::EPOLL_CLOEXEC)
+            } else {
+                libc::epoll_create(9)
+            }
+        };
+        world.sets.push(set);
+        world.answer("epoll_create", isize::from(set >= 0));
+    }
+}
+
+/// A set, and which it is.
+fn a_set(world: &mut World) -> Option<(usize, c_int)> {
+    let at = world.random.below(world.sets.len());
+    world.sets.get(at).map(|set| (at, *set))
+}
+
+fn changes_a_set(world: &mut World) {
+    let Some((at, set)) = a_set(world) else { return makes_a_set(world) };
+    let end = world.random.below(2);
+    // The first descriptor: a set keeps an entry whose descriptor was closed while another one of the same
+    // socket is open.
+    let fd = world.ends[end].fds[0];
+    let what = world.random.one(&[
+        libc::EPOLL_CTL_ADD,
+        libc::EPOLL_CTL_ADD,
+        libc::EPOLL_CTL_MOD,
+        libc::EPOLL_CTL_DEL,
+    ]);
+    let how = world.random.one(&[
+        0,
+        0,
+        libc::EPOLLET,
+        libc::EPOLLONESHOT,
+        libc::EPOLLET | libc::EPOLLONESHOT,
+    ]);
+    let events = (c_int::from(events(world)) | how).cast_unsigned();
+    let data = world.random.next();
+    let mut event = libc::epoll_event { events, u64: data };
+    // SAFETY: one event.
+    let done = unsafe { libc::epoll_ctl(set, what, fd, &raw mut event) };
+    world.answer(
+        &format!("epoll_ctl(set {at}, {what}, end {end}, {events:#x}, {data:x})"),
+        done as isize,
+    );
+}
+
+fn waits_for_a_set(world: &mut World) {
+    let Some((at, set)) = a_set(world) else { return makes_a_set(world) };
+    let mut found = [libc::epoll_event { events: 0, u64: 0 }; 4];
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let which = world.random.below(3);
+    // SAFETY: there is room for so many events.
+    let done = unsafe {
+        match which {
+            0 => libc::epoll_wait(set, found.as_mut_ptr(), 4, 0),
+            1 => libc::epoll_pwait(set, found.as_mut_ptr(), 4, 0, std::ptr::null()),
+            _ => libc::syscall(
+                libc::SYS_epoll_pwait2,
+                set,
+                found.as_mut_ptr(),
+                4,
+                &raw const none,
+                0,
+                8,
+            ) as c_int,
+        }
+    };
+    let mut seen: Vec<String> = found[..done.max(0) as usize]
+        .iter()
+        .map(|event| format!("{:x}:{:#x}", { event.u64 }, { event.events }))
+        .collect();
+    seen.sort();
+    world.say(&format!("epoll_wait {which} (set {at})"), &format!("{done} {}", seen.join(" ")));
+}
+
+/// Options of a number, whose values a program can read back.
+const OPTIONS: &[(c_int, c_int, &[c_int])] = &[
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &[0, 1]),
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR, &[0, 1]),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE, &[0, 1]),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY, &[0, 5]),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, &[0, 1, 1, 10]),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY, &[0, 1]),
+    (libc::IPPROTO_TCP, libc::TCP_CORK, &[0, 0, 0]),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &[9, 60]),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &[0, 90_000]),
+    (libc::IPPROTO_TCP, libc::TCP_INQ, &[0, 1]),
+    (libc::IPPROTO_TCP, libc::TCP_ULP, &[0]),
+    (libc::IPPROTO_IP, libc::IP_TOS, &[0, 16]),
+];
+
+fn sets_an_option(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    if world.random.chance(6) {
+        let name = world.random.one(&[&b"reno"[..], b"cubic", b"none such"]);
+        // SAFETY: the name has so many bytes.
+        let done = unsafe {
+            let size = name.len() as libc::socklen_t;
+            libc::setsockopt(
+                fd,
+                libc::IPPROTO_TCP,
+                libc::TCP_CONGESTION,
+                name.as_ptr().cast(),
+                size,
+            )
+        };
+        return world.answer(&format!("{end} TCP_CONGESTION {name:?}"), done as isize);
+    }
+    if world.random.chance(6) {
+        let value = world.random.one(&[[0_i32, 0], [1, 5], [0, 0]]);
+        // SAFETY: two numbers.
+        let done = unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const value).cast(), 8)
+        };
+        return world.answer(&format!("{end} SO_LINGER {value:?}"), done as isize);
+    }
+    let (level, name, values) = world.random.one(OPTIONS);
+    let value = world.random.one(values);
+    // SAFETY: one number.
+    let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
+    if done == 0 && (level, name) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+        world.ends[end].low_water = value.max(1) as usize;
+    }
+    world.answer(&format!("{end} setsockopt({level}, {name}, {value})"), done as isize);
+}
+
+fn gets_an_option(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    let more = [
+        (libc::SOL_SOCKET, libc::SO_ERROR),
+        (libc::SOL_SOCKET, libc::SO_TYPE),
+        (libc::SOL_SOCKET, libc::SO_LINGER),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL),
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION),
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF),
+    ];
+    let at = world.random.below(OPTIONS.len() + more.len());
+    let (level, name) = OPTIONS
+        .get(at)
+        .map_or_else(|| more[at - OPTIONS.len()], |(level, name, _)| (*level, *name));
+    let mut value = [0xEE_u8; 16];
+    let mut size = world.random.one(&[4, 4, 16, 1]);
+    // SAFETY: there is room for so many bytes.
+    let done =
+        unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut size) };
+    if done < 0 {
+        return world.answer(&format!("{end} getsockopt({level}, {name})"), done as isize);
+    }
+    world.say(
+        &format!("{end} getsockopt({level}, {name})"),
+        &format!("{size} {:x?}", &value[..size as usize]),
+    );
+}
+
+fn asks(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    let answer = match world.random.below(6) {
+        0 => format!("FIONREAD {}", number_of(fd, libc::FIONREAD)),
+        1 => {
+            // What is on its way is acknowledged in the end.
+            let none = until(|| number_of(fd, libc::TIOCOUTQ) == 0);
+            format!("TIOCOUTQ {none}")
+        }
+        // SAFETY: no memory is touched.
+        2 => format!("sockatmark {}", unsafe { sockatmark(fd) }),
+        // SAFETY: no memory is touched.
+        3 => format!("F_GETFL {:#x}", unsafe { libc::fcntl(fd, libc::F_GETFL) }),
+        // SAFETY: no memory is touched.
+        4 => format!("F_GETFD {:#x}", unsafe { libc::fcntl(fd, libc::F_GETFD) }),
+        _ => {
+            let (mut name, mut size) = ([0_u8; 32], 32);
+            // SAFETY: there is room for so many bytes.
+            let done = unsafe { libc::getpeername(fd, name.as_mut_ptr().cast(), &raw mut size) };
+            format!("getpeername {done} {size} {}", name[0])
+        }
+    };
+    world.say(&format!("{end}"), &answer);
+}
+
+fn changes_blocking(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    let nonblocking = world.random.chance(2);
+    // SAFETY: a number is read at most.
+    let done = unsafe {
+        match world.random.below(3) {
+            0 => {
+                let value = c_int::from(nonblocking);
+                libc::ioctl(fd, libc::FIONBIO, &raw const value)
+            }
+            1 => libc::fcntl(fd, libc::F_SETFL, if nonblocking { libc::O_NONBLOCK } else { 0 }),
+            _ => libc::syscall(
+                libc::SYS_fcntl,
+                fd,
+                libc::F_SETFL,
+                if nonblocking { libc::O_NONBLOCK } else { 0 },
+            ) as c_int,
+        }
+    };
+    world.ends[end].nonblocking = nonblocking;
+    world.answer(&format!("{end} nonblocking {nonblocking}"), done as isize);
+}
+
+fn duplicates(world: &mut World) {
+    let end = world.random.below(2);
+    if world.ends[end].fds.len() > 3 {
+        return;
+    }
+    let fd = world.fd(end);
+    let which = world.random.below(5);
+    // SAFETY: no memory is touched.
+    let new = unsafe {
+        match which {
+            0 => libc::dup(fd),
+            1 => libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 40),
+            2 => libc::dup2(fd, libc::dup(world.file)),
+            3 => libc::dup3(fd, libc::dup(world.file), libc::O_CLOEXEC),
+            _ => libc::syscall(libc::SYS_dup, fd) as c_int,
+        }
+    };
+    world.ends[end].fds.push(new);
+    world.answer(&format!("{end} dup {which}"), isize::from(new >= 0));
+}
+
+fn closes_a_duplicate(world: &mut World) {
+    let end = world.random.below(2);
+    if world.ends[end].fds.len() < 2 {
+        return;
+    }
+    let at = 1 + world.random.below(world.ends[end].fds.len() - 1);
+    let fd = world.ends[end].fds.remove(at);
+    // SAFETY: the sequence's own.
+    let done = unsafe {
+        match world.random.below(3) {
+            0 => libc::close(fd),
+            1 => libc::syscall(libc::SYS_close_range, fd, fd, 0) as c_int,
+            _ => libc::syscall(libc::SYS_close, fd) as c_int,
+        }
+    };
+    world.answer(&format!("{end} close of a duplicate"), done as isize);
+}
+
+/// Between the connection and a file or a pipe.
+fn moves_between_files(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    let [from_pipe, to_pipe] = world.pipe;
+    let length = 1 + world.random.below(3000);
+    let room = world.ends[1 - end].unread < MOST / 2;
+    let mut bytes = vec![0_u8; 4096];
+    let none = std::ptr::null_mut::<i64>();
+    let unread = world.ends[end].unread;
+    // SAFETY: lengths are those of the bytes.
+    unsafe {
+        match world.random.below(4) {
+            0 if room && !world.ends[end].finished => {
+                let mut at = 100;
+                let done = libc::sendfile(fd, world.file, &raw mut at, length);
+                world.ends[1 - end].unread += done.max(0) as usize;
+                world.answer(&format!("{end} sendfile({length}) to {at}"), done);
+            }
+            1 if room && !world.ends[end].finished => {
+                let text = pattern(3, length);
+                libc::write(to_pipe, text.as_ptr().cast(), length);
+                let done = libc::splice(from_pipe, none, fd, none, length, libc::SPLICE_F_MOVE);
+                world.ends[1 - end].unread += done.max(0) as usize;
+                let left = number_of(from_pipe, libc::FIONREAD);
+                libc::read(from_pipe, bytes.as_mut_ptr().cast(), left.max(0) as usize);
+                world.answer(&format!("{end} splice to it({length}), {left} left"), done);
+            }
+            2 | 3 if unread > 0 && !world.ends[end].deaf => {
+                let by_splice = world.random.chance(2);
+                let done = if by_splice {
+                    libc::splice(fd, none, to_pipe, none, length, libc::SPLICE_F_NONBLOCK)
+                } else {
+                    libc::sendfile(to_pipe, fd, none, length)
+                };
+                // How much of it a pipe takes at once is the kernel's affair: the rest of it follows.
+                let mut all = Vec::new();
+                let got = libc::read(from_pipe, bytes.as_mut_ptr().cast(), bytes.len());
+                all.extend_from_slice(&bytes[..got.max(0) as usize]);
+                let rest = length.min(unread).saturating_sub(all.len());
+                let more = libc::recv(fd, bytes.as_mut_ptr().cast(), rest, libc::MSG_DONTWAIT);
+                all.extend_from_slice(&bytes[..more.max(0) as usize]);
+                world.ends[end].unread -= all.len();
+                let some = done > 0;
+                world.say(
+                    &format!("{end} into a pipe {by_splice}"),
+                    &format!("{some} {}", digest(&all)),
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A child makes a call on what it has inherited.
+fn forks(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    let sends = world.random.chance(2);
+    let length = 1 + world.random.below(2000);
+    if sends && world.ends[1 - end].unread > MOST / 2 {
+        return;
+    }
+    let bytes = pattern(world.ends[end].position, length);
+    let [from_pipe, to_pipe] = world.pipe;
+    // SAFETY: the child makes system calls only, and ends.
+    let done = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let mut room = [0_u8; 2000];
+            let done = if sends {
+                libc::send(
+                    fd,
+                    bytes.as_ptr().cast(),
+                    length,
+                    libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+                )
+            } else {
+                libc::recv(fd, room.as_mut_ptr().cast(), length, libc::MSG_DONTWAIT)
+            };
+            let sum = room
+                .iter()
+                .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+            let answer =
+                [done as i64, i64::from(if done < 0 { errno() } else { 0 }), sum.cast_signed()];
+            libc::write(to_pipe, answer.as_ptr().cast(), 24);
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &raw mut status, 0);
+        let mut answer = [0_i64; 3];
+        libc::read(from_pipe, answer.as_mut_ptr().cast(), 24);
+        world.say(&format!("{end} child, sends {sends} {length}"), &format!("{status} {answer:?}"));
+        answer[0].max(0) as usize
+    };
+    if sends {
+        world.ends[end].position += done;
+        world.ends[1 - end].unread += done;
+    } else {
+        world.ends[end].unread -= done;
+    }
+}
+
+/// The state of a thread: S, it sleeps.
+fn sleeps(thread: c_int) -> bool {
+    let about =
+        std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    about.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+}
+
+/// A signal comes while a call waits; then bytes do, which end one that goes on (signal(7)).
+fn is_interrupted(world: &mut World) {
+    let end = world.random.below(2);
+    let (this, other) = (&world.ends[end], &world.ends[1 - end]);
+    if this.unread > 0 || this.nonblocking || this.deaf || other.finished || this.low_water > 1 {
+        return;
+    }
+    let (fd, peer) = (world.fd(end), world.fd(1 - end));
+    let (restart, limited) = (world.random.chance(2), world.random.chance(2));
+    let which = world.random.below(6);
+    handle(libc::SIGUSR1, on_signal, if restart { libc::SA_RESTART } else { 0 });
+    let set_limit = |seconds: i64| {
+        let time = libc::timeval { tv_sec: seconds, tv_usec: 0 };
+        // SAFETY: one time.
+        unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const time).cast(), 16)
+        };
+    };
+    set_limit(if limited { 100 } else { 0 });
+    let ends = which > 2 || !restart || limited;
+    // SAFETY: the calls have the room that they are told, and the other thread ends before the world does.
+    unsafe {
+        let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid) as c_int);
+        let over = AtomicBool::new(false);
+        let mut done = 0;
+        let mut error = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until(|| sleeps(thread) || over.load(Ordering::Acquire));
+                libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1);
+                if ends {
+                    // A signal between two sleeps of a call does not end it.
+                    while !over.load(Ordering::Acquire) {
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        if !over.load(Ordering::Acquire) && sleeps(thread) {
+                            libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1);
+                        }
+                    }
+                } else {
+                    until(|| sleeps(thread) || over.load(Ordering::Acquire));
+                }
+                libc::send(peer, b"after".as_ptr().cast(), 5, 0);
+            });
+            let mut room = [0_u8; 3];
+            let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            done = match which {
+                0 => libc::recv(fd, room.as_mut_ptr().cast(), 3, 0),
+                1 => libc::read(fd, room.as_mut_ptr().cast(), 3),
+                2 => {
+                    let mut vector =
+                        [libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: 3 }];
+                    libc::recvmsg(fd, &mut message(&mut vector), 0)
+                }
+                3 => libc::poll(&raw mut one, 1, -1) as isize,
+                4 => {
+                    let mut set: libc::fd_set = std::mem::zeroed();
+                    libc::FD_SET(fd, &raw mut set);
+                    let none = std::ptr::null_mut();
+                    libc::select(fd + 1, &raw mut set, none, none, std::ptr::null_mut()) as isize
+                }
+                _ => {
+                    let set = libc::epoll_create1(0);
+                    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 1 };
+                    libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+                    let done = libc::epoll_wait(set, &raw mut event, 1, -1);
+                    error = errno();
+                    libc::close(set);
+                    done as isize
+                }
+            };
+            error = if which < 5 { errno() } else { error };
+            over.store(true, Ordering::Release);
+        });
+        set_limit(0);
+        let taken = if which < 3 { done.max(0) as usize } else { 0 };
+        world.ends[end].unread += 5 - taken;
+        let error = if done < 0 { error } else { 0 };
+        world.say(
+            &format!("{end} signal {which} restart {restart} limit {limited}"),
+            &format!("{done} errno {error}"),
+        );
+    }
+}
+
+/// One thread sends what is more than a buffer has room for, while another one receives it.
+fn has_two_threads(world: &mut World) {
+    let end = world.random.below(2);
+    let (this, other) = (&world.ends[end], &world.ends[1 - end]);
+    if this.finished || other.deaf || other.fds.is_empty() || other.low_water > 1 {
+        return;
+    }
+    let (from, to) = (world.fd(end), world.fd(1 - end));
+    let length = world.random.one(&[1000, 100_000, 700_000]);
+    let (piece, how) = (world.random.one(&[900, 20_000, 1_000_000]), world.random.below(3));
+    let bytes = pattern(world.ends[end].position, length);
+    let unread = world.ends[1 - end].unread;
+    let mut got = Vec::new();
+    let failed = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut done = 0;
+            while done < length {
+                let rest = &bytes[done..length.min(done + piece)];
+                // SAFETY: the slice has so many bytes.
+                match unsafe {
+                    libc::send(from, rest.as_ptr().cast(), rest.len(), libc::MSG_NOSIGNAL)
+                } {
+                    sent @ 0.. => done += sent.cast_unsigned(),
+                    _ if errno() == libc::EAGAIN => {
+                        until(|| polled(from, libc::POLLOUT) != 0);
+                    }
+                    _ => return failed.store(errno().cast_unsigned(), Ordering::Relaxed),
+                }
+            }
+        });
+        let mut room = vec![0_u8; 30_000];
+        while got.len() < length + unread && failed.load(Ordering::Relaxed) == 0 {
+            let wanted = room.len().min(length + unread - got.len());
+            let mut one = libc::pollfd { fd: to, events: libc::POLLIN, revents: 0 };
+            // SAFETY: there is room for so many bytes.
+            let done = unsafe {
+                if how == 0 {
+                    libc::poll(&raw mut one, 1, 1000);
+                }
+                let flags = if how == 1 { libc::MSG_WAITALL } else { 0 };
+                libc::recv(to, room.as_mut_ptr().cast(), wanted, flags)
+            };
+            match done {
+                0 => break,
+                1.. => got.extend_from_slice(&room[..done.cast_unsigned()]),
+                _ if errno() == libc::EAGAIN => {
+                    until(|| polled(to, libc::POLLIN) != 0);
+                }
+                _ => break,
+            }
+        }
+    });
+    world.ends[end].position += length;
+    world.ends[1 - end].unread = 0;
+    // Whether a send has found no room is a matter of buffers and time, and an edge for a set.
+    for set in world.sets.clone() {
+        for end in &world.ends {
+            // SAFETY: no memory is touched.
+            unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, end.fds[0], std::ptr::null_mut()) };
+        }
+    }
+    world.say(
+        &format!("{end} two threads, {length} by {piece}"),
+        &format!("{} {failed:?}", digest(&got)),
+    );
+}
+
+fn shuts_down(world: &mut World) {
+    let end = world.random.below(2);
+    if world.random.chance(2) {
+        return;
+    }
+    let fd = world.fd(end);
+    let how = world.random.one(&[libc::SHUT_WR, libc::SHUT_WR, libc::SHUT_RD, 7]);
+    // SAFETY: no memory is touched.
+    let done = unsafe { libc::shutdown(fd, how) };
+    world.ends[end].finished |= how == libc::SHUT_WR;
+    world.ends[end].deaf |= how == libc::SHUT_RD;
+    world.answer(&format!("{end} shutdown({how})"), done as isize);
+}
+
+/// Arguments that no call takes.
+fn is_wrong(world: &mut World) {
+    let end = world.random.below(2);
+    let fd = world.fd(end);
+    let bad = 8_usize as *mut c_void;
+    let none = libc::iovec { iov_base: bad, iov_len: 1 };
+    // SAFETY: the calls refuse these.
+    let done = unsafe {
+        match world.random.below(6) {
+            0 => libc::writev(fd, &raw const none, -1),
+            1 => libc::readv(fd, &raw const none, 2000),
+            2 => libc::lseek(fd, 0, libc::SEEK_CUR) as isize,
+            3 => libc::pwrite(fd, bad, 1, 0),
+            4 => preadv2(fd, &raw const none, 1, 5, 0),
+            _ => libc::syscall(-1 as c_long, 0 as c_uint) as isize,
+        }
+    };
+    world.answer(&format!("{end} wrong arguments"), done);
+}
+
+/// The end of the connection: one end is closed, and the other one asked.
+pub(crate) fn end(world: &mut World) {
+    let first = world.random.below(2);
+    let resets = world.random.chance(5);
+    if resets {
+        let value = [1_i32, 0];
+        // SAFETY: two numbers.
+        unsafe {
+            let at: *const c_void = (&raw const value).cast();
+            libc::setsockopt(world.ends[first].fds[0], libc::SOL_SOCKET, libc::SO_LINGER, at, 8);
+        }
+    }
+    let lost = resets || world.ends[first].unread > 0;
+    for fd in std::mem::take(&mut world.ends[first].fds) {
+        // SAFETY: the sequence's own.
+        unsafe { libc::close(fd) };
+    }
+    let last = 1 - first;
+    let fd = world.ends[last].fds[0];
+    until(|| polled(fd, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP) != 0);
+    let gone = if lost { libc::POLLHUP } else { libc::POLLRDHUP };
+    until(|| polled(fd, libc::POLLRDHUP) & gone != 0);
+    let mut answers = vec![format!("poll {:#x}", polled(fd, 0x7FF | libc::POLLRDHUP))];
+    for turn in 0..6 {
+        let mut room = vec![0_u8; 50_000];
+        let call = world.random.below(4);
+        // SAFETY: there is room for so many bytes.
+        let done = unsafe {
+            match call {
+                0 | 1 => {
+                    let done =
+                        libc::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT);
+                    room.truncate(done.max(0) as usize);
+                    done
+                }
+                2 => {
+                    let (mut value, mut size) = (0_i32, 4);
+                    let at: *mut c_void = (&raw mut value).cast();
+                    libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, at, &raw mut size);
+                    value as isize
+                }
+                // What is sent to an end that has closed is answered by a reset, a moment later.
+                _ if turn > 3 || lost => {
+                    libc::send(fd, b"late".as_ptr().cast(), 4, libc::MSG_DONTWAIT)
+                }
+                _ => 0,
+            }
+        };
+        let error = if done < 0 { errno() } else { 0 };
+        let text = if call < 2 { digest(&room) } else { String::new() };
+        answers.push(format!("{call}: {done} {error} {text}"));
+        if call == 3 && done > 0 {
+            until(|| polled(fd, 0) & libc::POLLHUP != 0);
+        }
+    }
+    for fd in std::mem::take(&mut world.ends[last].fds) {
+        // SAFETY: the sequence's own.
+        unsafe { libc::close(fd) };
+    }
+    world.say(&format!("{first} closes, resets {resets}"), &answers.join(", "));
+}
