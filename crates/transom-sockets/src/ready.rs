@@ -28,7 +28,9 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
         let events = IN | RDNORM | OUT | WRNORM | ERR | HUP | RDHUP;
         return Ready { events, input: u64::MAX, output: u64::MAX };
     };
-    let low = u64::from(session.end().low_water.load(Ordering::Relaxed)).max(1);
+    // As over TCP, a mark beyond what is received without being read keeps nobody waiting.
+    let low = u64::from(session.end().low_water.load(Ordering::Relaxed));
+    let low = low.min(socket.ring() / 2).max(1);
     let ended = incoming.finished || read_shut || gone;
     let mut events = 0;
     if incoming.bytes >= low || incoming.at_mark || ended {

@@ -549,7 +549,7 @@ pub(crate) fn send(
         if done >= wanted {
             return Ok(done);
         }
-        epoll::taken(held);
+        epoll::found_full(held);
         let waited = if nonblocking {
             Err(libc::EAGAIN)
         } else {

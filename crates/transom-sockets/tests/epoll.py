@@ -212,6 +212,29 @@ def turns(most, events):
         seen |= {d for _, d in wait(e, most, 100)}
     return sorted(seen)
 
+def fill(c):
+    c.setblocking(False); n = 0
+    while (sent := attempt(c.send, bytes(60000))) != "EAGAIN": n += sent
+    return n
+
+@scenario
+def room_by_edge_once_it_was_reported():
+    out = []
+    for idle, sleeps in ((0, False), (40, False), (0, True), (40, True)):
+        c, s = pair(); e = made(); control(e, ADD, c.fileno(), IN | OUT | EDGE); out += [wait(e)]
+        for _ in range(idle): wait(e, ms=0)
+        if sleeps: answer = in_thread(wait, e); is_waiting()
+        else: answer = lambda: wait(e)
+        n = fill(c); out += [len(recv_exactly(s, n)) == n, answer()]
+    return out
+
+@scenario
+def a_mark_for_bytes_beyond_what_is_received():
+    c, s = pair(); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 28); e = made(); control(e, ADD, s.fileno()); n = 0
+    sends = in_thread(lambda: (c.sendall(bytes(30 << 20)), c.shutdown(socket.SHUT_WR)))
+    while wait(e) and (d := s.recv(1 << 20)): n += len(d)
+    sends(); return n
+
 @scenario
 def busy_connections_leave_others_their_turn(): return [turns(most, 0) for most in (1, 2, 5)]
 

@@ -343,8 +343,11 @@ c, s = pair()
 subprocess.run(['true'])
 print('beside another program', exchanges(c, s))
 c, s = pair()
-import ctypes
-assert ctypes.CDLL(None).syscall(1, c.fileno(), b'y', 1) == 1
+import ctypes, mmap
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(b'\xb8\x01\0\0\0\x0f\x05\xc3')  # mov eax, 1; syscall; ret
+past = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+assert past(ctypes.addressof(ctypes.c_char.from_buffer(page)))(c.fileno(), b'y', 1) == 1
 assert s.recv(1) == b'y'
 print('past the library', exchanges(c, s))
 c, s = pair()
@@ -519,4 +522,72 @@ fn redis_serves_clients_with_and_without_the_switch() {
     }
     drop(running);
     rest.join().unwrap();
+}
+
+/// A program or a library, made of C by the system's compiler.
+fn compiled(name: &str, source: &str, words: &[&str]) -> PathBuf {
+    let folder = folder(name);
+    let (from, to) = (folder.join("source.c"), folder.join("made"));
+    fs::write(&from, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-fno-builtin"]).args(words).arg("-o").arg(&to).arg(&from);
+    assert!(compiler.status().unwrap().success());
+    to
+}
+
+#[test]
+fn calls_of_handlers_of_signals_take_no_memory_from_malloc() {
+    if !there(&["cc"]) {
+        return;
+    }
+    let program = compiled("handlers", include_str!("handlers.c"), &[]);
+    let said = |switched| {
+        let output = command(program.to_str().unwrap(), switched).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (tcp, switched) = (said(false), said(true));
+    assert!(tcp.0 == Some(0) && tcp.1.ends_with("done\n") && !tcp.1.contains("memory"), "{tcp:?}");
+    assert_eq!(switched, tcp);
+}
+
+/// Handlers that use a descriptor which this library knows, in parent and child.
+const FORK_HANDLERS: &str = r"
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+static void use(void) {
+    char byte;
+    int ends[2];
+    close(socket(AF_INET, SOCK_STREAM, 0));
+    close(dup(0));
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) return;
+    send(ends[0], &byte, 1, 0);
+    poll(&(struct pollfd){ends[1], POLLIN, 0}, 1, -1);
+    recv(ends[1], &byte, 1, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+__attribute__((constructor)) static void start(void) { __register_atfork(use, use, use, 0); }
+";
+
+#[test]
+fn handlers_of_a_fork_run_before_and_behind_the_librarys() {
+    if !there(&["cc", "python3"]) {
+        return;
+    }
+    let other = compiled("atfork", FORK_HANDLERS, &["-shared", "-fPIC"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forks.py");
+    let (ours, other) = (library().display().to_string(), other.display().to_string());
+    let mut said = Vec::new();
+    // The loader starts the last one first.
+    for preload in [other.clone(), format!("{ours}:{other}"), format!("{other}:{ours}")] {
+        let mut command = command(interpreter(), false);
+        command.arg(&script).arg("--warm").env("LD_PRELOAD", preload);
+        command.args(["handlers_of_others_use_the_connection", "a_child_of_a_system_call"]);
+        command.args(["children_by_every_way_of_the_language", "a_child_becomes_a_daemon"]);
+        said.push(String::from_utf8(command.output().unwrap().stdout).unwrap());
+    }
+    assert!(said[0].lines().count() == 4 && !said[0].contains("FAILED"), "{}", said[0]);
+    assert!(said[1] == said[0] && said[2] == said[0], "{said:#?}");
 }

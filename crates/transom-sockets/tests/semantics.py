@@ -59,7 +59,7 @@ def warm(c, s):
     """Under the switch the connection is switched behind this."""
     for _ in range(WARM):
         exchange(c, s)
-    if WARM and "LD_PRELOAD" in os.environ:
+    if WARM and "transom" in os.environ.get("LD_PRELOAD", ""):
         before = received(c) + received(s)
         exchange(c, s)
         assert received(c) + received(s) == before, "the connection is not switched"

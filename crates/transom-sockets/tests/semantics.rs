@@ -1,5 +1,5 @@
-//! Scenarios of socket semantics (`semantics.py`) and of sets (`epoll.py`), each deterministic over TCP: the same answers under the
-//! switch.
+//! Scenarios of socket semantics (`semantics.py`), of sets (`epoll.py`) and of children (`forks.py`), each
+//! deterministic over TCP: the same answers under the switch.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn compare(script: &str, least: usize, warm: bool) {
     for (name, expected) in &tcp {
         // A scenario that found no time, or lacks something here, says nothing.
         let silent = expected.starts_with("TIMEOUT") || expected.starts_with("SKIPPED");
-        if &switched[name] != expected && !silent {
+        if &switched[name] != expected && !silent || expected.starts_with("FAILED") {
             wrong.push(format!("{name}\n  TCP      {expected}\n  switched {}", switched[name]));
         }
     }
@@ -67,4 +67,15 @@ fn epoll_sets_report_what_the_program_has_given() {
 #[test]
 fn epoll_sets_report_what_the_program_has_given_of_switched_connections() {
     compare("epoll.py", 18, true);
+}
+
+/// Processes that start others, by every way, with handlers of `pthread_atfork` that use descriptors.
+#[test]
+fn children_begin_as_over_tcp() {
+    compare("forks.py", 8, false);
+}
+
+#[test]
+fn children_of_processes_with_switched_connections_begin_as_over_tcp() {
+    compare("forks.py", 8, true);
 }

@@ -281,6 +281,17 @@ pub(crate) fn taken(socket: &Socket) {
     }
 }
 
+/// A send has found no room: sets that have reported room before report it again once there is some, to threads
+/// that sleep in them already, too.
+pub(crate) fn found_full(socket: &Socket) {
+    each_slot(socket, |set, inner, at| {
+        inner.renewed(at, set);
+        if set.nested.load(Ordering::SeqCst) {
+            inner.settle(at, set);
+        }
+    });
+}
+
 /// A descriptor is about to be closed.
 pub(crate) fn forget(socket: &'static Socket, fd: c_int) {
     if socket.sets.load(Ordering::SeqCst) == 0 {
