@@ -267,6 +267,8 @@ impl Connection {
         (self.blocked_until, self.short_since) = (None, None);
         self.wire.flush(cx.now);
         self.close(cx.now);
+        let in_order = matches!(reason, EndReason::Disconnected | EndReason::Flushed);
+        self.lingers = (in_order && self.opened && !self.has_extension()).then_some(cx.now);
         cx.memory.close_connection(self.config.id, cx.now.0);
         self.outlived |= self.may_be_outlived(reason);
         if let Some(execution) = &mut self.execution {

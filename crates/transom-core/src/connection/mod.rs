@@ -31,6 +31,12 @@ pub use whole::{Frames, LARGEST_INLINE, SMALL, WHOLE};
 /// what the peer had under way.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long a peer that is no Transom has been quiet before this side closes a connection that it ends
+/// in order, and how long that takes at most. An orderly close is the only word that such a peer gets
+/// (iW 9.9), and siw aborts what it has posted when that comes, though it has been executed.
+const QUIET: Duration = Duration::from_millis(50);
+const QUIET_WITHIN: Duration = Duration::from_millis(250);
+
 /// The parameters of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionConfig {
@@ -168,6 +174,8 @@ pub struct Connection {
     /// Since when the peer owes something.
     owing: Time,
     close_by: Option<Time>,
+    /// Since when a plain peer is given time to finish.
+    lingers: Option<Time>,
     /// No more bytes are read: those that wait for a queue pair are as many as may wait.
     held: bool,
     /// Nothing but the wire's own frames may leave, and one that was not came up.
@@ -230,6 +238,7 @@ impl Connection {
             heard: now,
             owing: now,
             close_by: None,
+            lingers: None,
             held: false,
             muted: false,
             opened: false,
@@ -536,7 +545,7 @@ impl Connection {
     pub fn link_wish(&self) -> LinkWish {
         match self.phase {
             Phase::Setup | Phase::Open | Phase::Refusing => LinkWish::Keep,
-            Phase::Closing if self.wants_write() => LinkWish::Keep,
+            Phase::Closing if self.wants_write() || self.lingers.is_some() => LinkWish::Keep,
             Phase::Closing => LinkWish::Finish,
             Phase::Closed => LinkWish::Close,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
+use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase, QUIET, QUIET_WITHIN};
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason, QueuePairKind};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -28,7 +28,7 @@ impl Connection {
         }
         let wire = self.wire.deadline();
         let silence = earlier(self.silent_at(), self.parked_until());
-        let end = earlier(self.close_by, self.answered_by());
+        let end = earlier(earlier(self.close_by, self.answered_by()), self.lingers_until());
         earlier(earlier(wire, silence), earlier(self.blocked_until, end))
     }
 
@@ -40,6 +40,12 @@ impl Connection {
         let (silent, parked) = (self.silent_at(), self.parked_until());
         let (wire, answered) = (self.wire.deadline(), self.answered_by());
         [wire, silent, parked, self.blocked_until, self.close_by, answered]
+    }
+
+    /// When a plain peer has had its time to finish.
+    fn lingers_until(&self) -> Option<Time> {
+        let since = self.lingers?;
+        Some(since.max(self.heard).after(QUIET).min(since.after(QUIET_WITHIN)))
     }
 
     /// When a peer that owes something has been silent for too long.
@@ -79,6 +85,9 @@ impl Connection {
         let due = |time: Option<Time>| time.is_some_and(|time| time <= now);
         if self.phase == Phase::Closed {
             return;
+        }
+        if due(self.lingers_until()) {
+            self.lingers = None;
         }
         if self.close_by.is_some_and(|by| by.after(STOOD_STILL) < now) {
             self.close_by = Some(now.after(CLOSE_WITHIN)); // what we have to say has had no time

@@ -1,6 +1,7 @@
 //! Disconnect and flush (ND2 4.9).
 
 use super::*;
+use transom_core::LinkWish;
 
 transom_testing::again_over_process![
     nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged,
@@ -31,6 +32,53 @@ fn nd2_4_9_local_disconnect_cancels_what_is_not_acknowledged() {
         assert_eq!(a.arena.read(memory.address, 64).unwrap(), vec![0; 64], "{}", dialect.name);
         assert_eq!(a.outcomes(), []);
     });
+}
+
+/// iW 9.9: siw aborts what it has posted when the connection is closed, so a close behind the last Send
+/// waits until the peer is quiet, or has closed itself; and no peer makes it wait for long. A Transom
+/// needs none of that.
+#[test]
+fn a_plain_peer_may_finish_before_an_orderly_close() {
+    const STEP: Duration = Duration::from_millis(40);
+    for dialect in dialect::ALL {
+        let last_words = |wires| {
+            let mut pair = connected(dialect, wires);
+            pair.hosts[ACTIVE].post_receive(20, &[]).unwrap();
+            pair.hosts[PASSIVE].post(1, Operation::Send, Flags::NONE, &[]).unwrap();
+            pair.pump();
+            pair.disconnect(PASSIVE, 50).unwrap();
+            pair.pump();
+            pair
+        };
+        assert!(ended(&last_words(Wires::transom()), ACTIVE).is_some(), "{}", dialect.name);
+
+        // Each message of the peer's buys it more time, up to 250 ms.
+        let mut pair = last_words(Wires::plain());
+        for context in 0..6 {
+            pair.advance(STEP);
+            assert_eq!(ended(&pair, ACTIVE), None, "{}, {context}", dialect.name);
+            let a = &mut pair.hosts[ACTIVE];
+            a.post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+            pair.pump();
+            let succeeded = (context, Status::Success);
+            assert!(pair.hosts[ACTIVE].outcomes().contains(&succeeded), "{}", dialect.name);
+        }
+        pair.advance(Duration::from_millis(9));
+        assert_eq!(ended(&pair, ACTIVE), None, "{}", dialect.name);
+        pair.advance(Duration::from_millis(1));
+        assert_eq!(ended(&pair, ACTIVE), Some(EndReason::PeerDisconnected), "{}", dialect.name);
+
+        // A quiet one has 50 ms, and one that closes itself is answered at once.
+        let mut pair = last_words(Wires::plain());
+        pair.advance(QUIET - Duration::from_nanos(1));
+        assert_eq!(ended(&pair, ACTIVE), None, "{}", dialect.name);
+        pair.advance(Duration::from_nanos(1));
+        assert_eq!(ended(&pair, ACTIVE), Some(EndReason::PeerDisconnected), "{}", dialect.name);
+        let mut pair = last_words(Wires::plain());
+        pair.kill(ACTIVE);
+        pair.pump();
+        assert_eq!(pair.hosts[PASSIVE].connection.as_ref().unwrap().link_wish(), LinkWish::Close);
+    }
 }
 
 /// A plain peer does not answer the Read behind a Write. If it closes in order, and has taken
@@ -115,7 +163,7 @@ fn nd1_what_is_posted_behind_the_end_is_kept_and_not_executed() {
     for wires in [Wires::transom(), Wires::plain()] {
         let mut pair = connected(&dialect::ND1, wires);
         pair.disconnect(ACTIVE, 50).unwrap();
-        pair.pump();
+        pair.advance(QUIET);
         let p = &mut pair.hosts[PASSIVE];
         let buffer = p.register(vec![0; 64], Rights::LOCAL_WRITE);
         let window = domain_window(p, &buffer);

@@ -29,6 +29,9 @@ use transom_wire::RefusalClass;
 
 const WRITABLE: Rights = Rights(Rights::REMOTE_WRITE.0 | Rights::LOCAL_WRITE.0);
 
+/// How long a plain peer is quiet before an orderly close follows.
+const QUIET: Duration = Duration::from_millis(50);
+
 fn connected(dialect: &'static Dialect, wires: Wires) -> Pair {
     let mut pair = Pair::connected_with(PairConfig { wires, ..PairConfig::new(dialect) });
     pair.advance(Duration::from_millis(20)); // iW L1

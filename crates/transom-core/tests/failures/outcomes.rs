@@ -58,6 +58,7 @@ fn situation(pair: &mut Pair, situation: Situation) -> (Vec<Status>, Option<Stat
             a.post(1, read(&target, 0), Flags::NONE, &[]).unwrap();
             pair.stall(PASSIVE, true);
             pair.disconnect(PASSIVE, 50).unwrap();
+            pair.advance(QUIET);
         }
         Situation::PeerFails => {
             p.post_receive(20, &[]).unwrap();

@@ -124,7 +124,7 @@ fn nd2_w20_windows_close_with_the_connection() {
         let p = &mut pair.hosts[PASSIVE];
         assert!(p.memory.deregister(buffer.token, unless, 0).is_err(), "busy (ND2 R16)");
         pair.disconnect(ACTIVE, 50).unwrap();
-        pair.pump();
+        pair.advance(QUIET);
         if dialect.peer_gone == PeerGone::Await {
             let p = &mut pair.hosts[PASSIVE];
             assert!(p.memory.deregister(buffer.token, unless, 0).is_err(), "it has not ended");
