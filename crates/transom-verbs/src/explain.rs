@@ -15,7 +15,8 @@ const MOST: u32 = 20;
 
 static LINES: AtomicU32 = AtomicU32::new(0);
 
-fn wanted() -> bool {
+/// Whether explanations are printed.
+pub(crate) fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| match environment::variable("TRANSOM_EXPLAIN").as_deref() {
         Some("0") => false,

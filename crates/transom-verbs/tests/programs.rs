@@ -5,6 +5,8 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -254,6 +256,72 @@ fn a_device_of_iwarp() {
         return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
     }
     run("iwarp");
+}
+
+/// The next bytes of a stream.
+fn take(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Accept a connection as an adapter of iWARP does that is no Transom, and write 8 bytes to where nothing
+/// was ever opened. Returns once the other side has said what it has to say.
+fn write_as_an_adapter_of_iwarp(listener: &TcpListener) {
+    let mut stream = listener.accept().unwrap().0;
+    let request = take(&mut stream, 20);
+    take(&mut stream, usize::from(u16::from_be_bytes([request[18], request[19]])));
+    stream.write_all(b"MPA ID Rep Frame\x50\x02\0\x04\x80\x01\x80\x01").unwrap();
+    take(&mut stream, 20); // the ready-to-receive frame: the program knows that it is connected
+    stream
+        .write_all(&[
+            0x00, 0x16, 0xC1, 0x40, // a Write of 8 bytes
+            0x00, 0x01, 0x2A, 0x07, 0, 0, 0, 0, 0, 0, 0x10, 0, // token and address
+            0, 1, 2, 3, 4, 5, 6, 7, 0xCF, 0xA1, 0x3F, 0x0A, // payload and checksum
+        ])
+        .unwrap();
+    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+}
+
+/// Verbs V97: what the other adapter cannot say is said here.
+#[test]
+fn v97_peers_that_are_no_transom_are_explained() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    let Some(program) = support::compile(&source("plain"), "plain") else { return };
+    let run = |port: u16, kind: &str| {
+        let done = Command::new(&program)
+            .arg(port.to_string())
+            .env("LD_LIBRARY_PATH", support::libraries())
+            .env("TRANSOM_PATH", "tcp")
+            .env("TRANSOM_AS", kind)
+            .env("TRANSOM_EXPLAIN", "1")
+            .output()
+            .unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for kind in ["roce", "iwarp"] {
+        let (status, said) = std::thread::scope(|scope| {
+            let client = scope.spawn(|| run(port, kind));
+            write_as_an_adapter_of_iwarp(&listener);
+            client.join().unwrap()
+        });
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(said.contains("`transom run --as iwarp`"), kind == "roce", "{said}");
+        let refused = format!("the connection with 127.0.0.1:{port} has ended");
+        let line = said.lines().find(|line| line.contains(&refused));
+        assert!(line.is_some_and(|line| line.contains("0x00012a07")), "{said}");
+    }
+    // Bound, and nobody listens there meanwhile.
+    drop(listener);
+    let (status, said) = run(port, "roce");
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains(&format!("nobody listens at TCP port {port}")), "{said}");
+    assert!(said.contains("RoCE"), "{said}");
 }
 
 /// Verbs V39, Verbs V114, Verbs V116, Verbs V119, Verbs V120, Verbs V121, Verbs V122, Verbs V126,

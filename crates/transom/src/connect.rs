@@ -224,7 +224,9 @@ fn not_connected(asked: &str, from: IpAddr, status: Status) -> Error {
     let (kind, why) = match status {
         Status::DeviceRemoved => return explain::address_gone(asked, from),
         Status::ConnectionRefused => {
-            (ErrorKind::Rejected, "nobody listens there, its program said no, or it has ended")
+            const WHY: &str = "nobody listens there (an adapter that speaks RoCE does not), its program \
+                               said no, or it has ended";
+            (ErrorKind::Rejected, WHY)
         }
         Status::IoTimeout => (ErrorKind::TimedOut, "nobody answers"),
         Status::NetworkUnreachable => (ErrorKind::Unreachable, "there is no route to that network"),

@@ -10,7 +10,7 @@ use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, ReadLimits, ReservedPort, Result, Sink};
 use crate::driver::{self, PathReason, Silence};
 use crate::tables::ConnectorState;
-use crate::{EndReason, Status};
+use crate::{DenialRecord, EndReason, Status};
 
 /// The terms that two sides have agreed, and their addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,7 +260,14 @@ impl Connector {
     #[must_use]
     pub fn ended(&self) -> Option<EndReason> {
         self.0.owner.here().ok()?;
-        self.0.conn.ended()
+        self.0.conn.ended().map(|end| end.reason)
+    }
+
+    /// The record of the refusal by which its connection has ended, if that is how it has
+    /// [ended](Connector::ended): what this side refused its peer, or the peer this side.
+    #[must_use]
+    pub fn refusal(&self) -> Option<DenialRecord> {
+        self.0.owner.here().ok()?.denials().get(self.0.conn.ended()?.denial).cloned()
     }
 
     /// If it has [ended](Connector::ended) because the peer did not answer in time: whether that was its

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use transom_engine::{EndReason, Status, raw};
 
-use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, State, alias, padded, port};
+use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, State, alias, padded, plain, port};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
@@ -120,6 +120,7 @@ impl Id {
                     }
                 });
             }
+            plain::explain_silence(self);
             return self.rejected(kind().no_listener, Vec::new());
         }
         if status == Status::ConnectionRefused {

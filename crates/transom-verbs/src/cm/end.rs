@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use transom_engine::raw;
 
-use super::{Event, Id, Inner, State, alias};
+use super::{Event, Id, Inner, State, alias, plain};
 use crate::abi::cm_event;
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
@@ -26,6 +26,7 @@ impl Id {
         let later = Arc::downgrade(self);
         let sink = raw::Sink::call(move |_| {
             if let Some(id) = later.upgrade() {
+                plain::explain_refusal(&id);
                 id.peer_left(Instant::now());
             }
         });

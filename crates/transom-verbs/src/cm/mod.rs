@@ -9,6 +9,7 @@ mod attributes;
 mod end;
 mod group;
 mod passive;
+mod plain;
 mod port;
 
 use std::collections::HashSet;
@@ -118,6 +119,8 @@ pub(crate) struct Inner {
     own: bool,
     accepted: bool,
     alias: u32,
+    /// The peer is no Transom, as far as that was asked.
+    plain: bool,
     /// DISCONNECTED has been said.
     over: bool,
     /// The program has fetched DISCONNECTED.
@@ -192,6 +195,7 @@ impl Id {
                 own: false,
                 accepted: false,
                 alias: 0,
+                plain: false,
                 over: false,
                 end_fetched: false,
                 destroyed: false,
@@ -254,6 +258,7 @@ impl Id {
 
     fn established(&self) {
         self.lock().state = State::Established;
+        plain::compare_kinds(self);
     }
 
     /// The id's events go to another channel from now on, those that wait, too (Verbs V118).

@@ -17,7 +17,7 @@ use crate::driver::link::notifications::{Notifications, Sink};
 use crate::driver::link::work::Work;
 use crate::sys::{self, IoError, Stream};
 use crate::tables::ConnectorState;
-use crate::{Effects, EndReason, Execution, QueuePairState, Status};
+use crate::{Effects, End, EndReason, Execution, QueuePairState, Status};
 
 /// The form of start-up to begin with.
 pub(crate) const NEWEST: Revision = Revision::Two;
@@ -161,7 +161,7 @@ impl Connector {
     fn not_connected(&self, inner: &mut Inner, status: Status, notifications: &mut Notifications) {
         let mut effects = Effects::default();
         inner.link = None;
-        inner.ended = Some(EndReason::Link(status));
+        inner.ended = Some(End { reason: EndReason::Link(status), denial: 0 });
         inner.machine.link_failed(status, &mut effects);
         self.carry_out(&mut effects, notifications);
     }

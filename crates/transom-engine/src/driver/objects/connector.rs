@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     /// The Connect under way.
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
-    pub(crate) ended: Option<EndReason>,
+    pub(crate) ended: Option<End>,
     /// The cause, if a silence has ended the connection.
     silence: Option<Silence>,
 }
@@ -151,14 +151,14 @@ impl Connector {
     }
 
     /// Why its connection has ended; it is known before the first request completes by that.
-    pub(crate) fn ended(&self) -> Option<EndReason> {
+    pub(crate) fn ended(&self) -> Option<End> {
         self.lock().ended
     }
 
     /// The cause, if a silence has ended the connection and it is known.
     pub(crate) fn silence(&self) -> Option<Silence> {
         let inner = self.lock();
-        inner.silence.filter(|_| inner.ended == Some(EndReason::TimedOut))
+        inner.silence.filter(|_| inner.ended.is_some_and(|end| end.reason == EndReason::TimedOut))
     }
 
     pub(crate) fn keep(&self, sink: Sink) -> u64 {
@@ -210,7 +210,7 @@ impl Connector {
                             attempt => {
                                 *attempt = None;
                                 if let ConnectionEvent::Ended(end) = event {
-                                    inner.ended = Some(end.reason);
+                                    inner.ended = Some(end);
                                     inner.silence = link.silence.get().copied();
                                 }
                                 inner.machine.on_event(&event, &mut effects);
