@@ -63,13 +63,22 @@ impl Display for Rule {
     }
 }
 
+/// A number of bytes.
+struct Bytes(u128);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
 /// `[first, end)`; the end may be 2^64.
 struct Range(u64, u64);
 
 impl Display for Range {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let end = u128::from(self.0) + u128::from(self.1);
-        write!(f, "{} bytes at [{:#x}, {end:#x})", self.1, self.0)
+        write!(f, "{} at [{:#x}, {end:#x})", Bytes(self.1.into()), self.0)
     }
 }
 
@@ -162,7 +171,7 @@ impl Display for Object<'_> {
         let what = if named.window { "window" } else { "region" };
         match named.name {
             Some(name) => write!(f, "{what} {name}")?,
-            None => write!(f, "a {what} of {} bytes", named.length)?,
+            None => write!(f, "a {what} of {}", Bytes(named.length.into()))?,
         }
         match named.state {
             NamedState::Live => match named.age {
@@ -180,28 +189,29 @@ impl Denial {
     /// In a few words: what happened to what, the rule, the likeliest mistake.
     fn account(&self, f: &mut Formatter<'_>) -> Result {
         let Access { purpose, token, address, length, .. } = self.access;
+        let bytes = Bytes(length.into());
         match purpose {
-            Purpose::RemoteRead => write!(f, "a read of {length} bytes by the peer")?,
-            Purpose::RemoteWrite => write!(f, "a write of {length} bytes by the peer")?,
+            Purpose::RemoteRead => write!(f, "a read of {bytes} by the peer")?,
+            Purpose::RemoteWrite => write!(f, "a write of {bytes} by the peer")?,
             Purpose::RemoteAtomic => write!(f, "an atomic operation of the peer")?,
-            Purpose::LocalSource => write!(f, "a request that takes {length} bytes")?,
-            Purpose::ReceiveBuffer => write!(f, "a receive into {length} bytes")?,
+            Purpose::LocalSource => write!(f, "a request that takes {bytes}")?,
+            Purpose::ReceiveBuffer => write!(f, "a receive into {bytes}")?,
             Purpose::ReadSink | Purpose::MarkedReadSink => {
-                write!(f, "a Read into {length} bytes")?;
+                write!(f, "a Read into {bytes}")?;
             }
-            Purpose::Bind => write!(f, "a bind of {length} bytes")?,
+            Purpose::Bind => write!(f, "a bind of {bytes}")?,
             Purpose::Close => f.write_str("a close")?,
         }
         match &self.named {
             Some(named) => {
                 // An offset says more than an address, if it is one.
                 let offset = address.checked_sub(named.base);
+                let object = Object(named);
                 match offset.filter(|offset| *offset <= named.length) {
-                    _ if purpose == Purpose::Close => f.write_str(" of ")?,
-                    Some(offset) => write!(f, " at offset {offset} of ")?,
-                    None => write!(f, " at address {address:#x}, which should be in ")?,
+                    _ if purpose == Purpose::Close => write!(f, " of {object}")?,
+                    Some(offset) => write!(f, " at offset {offset} of {object}")?,
+                    None => write!(f, " at address {address:#x}, which should be in {object},")?,
                 }
-                write!(f, "{}", Object(named))?;
             }
             None => write!(f, " through token {token}, which names nothing,")?,
         }
@@ -329,10 +339,10 @@ impl Denial {
                  domain of this queue pair.",
             ),
             Mistake::PastTheEnd { bytes } => {
-                write!(f, "{bytes} bytes past the end. The token covers {covered}.")
+                write!(f, "{} past the end. The token covers {covered}.", Bytes(bytes.into()))
             }
             Mistake::BeforeTheBeginning { bytes } => {
-                write!(f, "{bytes} bytes before the beginning. The token covers {covered}.")
+                write!(f, "{} before the beginning. The token covers {covered}.", Bytes(bytes.into()))
             }
             Mistake::MissingRight => self.advise_right(f),
             Mistake::OffsetInsteadOfAddress => {
@@ -353,9 +363,9 @@ impl Denial {
             ),
             Mistake::WrapsAround => write!(
                 f,
-                "the length: from that address the address space has only {} bytes left. The token \
+                "the length: from that address the address space has only {} left. The token \
                  covers {covered}.",
-                u128::from(u64::MAX) + 1 - u128::from(self.access.address)
+                Bytes(u128::from(u64::MAX) + 1 - u128::from(self.access.address))
             ),
             Mistake::Misaligned { bytes: 0 } => f.write_str(
                 "the region was registered at an address that its memory does not agree with. Let both be \
@@ -363,8 +373,9 @@ impl Denial {
             ),
             Mistake::Misaligned { bytes } => write!(
                 f,
-                "the address is {bytes} bytes behind a multiple of 8. Align the variable, and send its \
-                 own address."
+                "the address is {} behind a multiple of 8. Align the variable, and send its \
+                 own address.",
+                Bytes(bytes.into())
             ),
             Mistake::NotConnected => f.write_str(
                 "the queue pair is not connected, or not any more. Remote access lasts as long as \
@@ -374,9 +385,10 @@ impl Denial {
                 "the token is 0, which a window has before its first Bind. Read the token after \
                  Bind has returned.",
             ),
-            Mistake::NeverIssued => f.write_str(
-                "no token of this value was ever issued here. Use the token as the owner sent it, \
-                 on a connection to that owner.",
+            Mistake::NeverIssued => write!(
+                f,
+                "no token of the value {token} was ever issued here. Use the token as the owner sent it, \
+                 on a connection to that owner."
             ),
             Mistake::Unknown if named.is_some() && self.rule == Rule::Bounds => {
                 write!(f, "unknown; the address lies elsewhere. The token covers {covered}.")

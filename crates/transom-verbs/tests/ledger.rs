@@ -26,7 +26,7 @@ fn a_program_in_c_has_a_ledger() {
     let (status, out, text) = run(&program, "leave", "strict");
     assert_eq!((status, out.as_str()), (Some(97), "buffered"), "{text}");
     for words in [
-        "1 grants, 3 findings",
+        "1 grant, 3 findings",
         "never used: region of 4096 bytes",
         "never revoked: region",
         "open to a whole domain: region",

@@ -131,7 +131,7 @@ fn each_kind_of_finding_is_printed_with_the_line_that_made_the_grant() {
         let text = said(&ran);
         assert_eq!(ran.status.code(), Some(97), "{kind}: {text}");
         let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("ledger")).collect();
-        assert_eq!(lines.first(), Some(&"transom: ledger: 1 grants, 1 findings"), "{kind}: {text}");
+        assert_eq!(lines.first(), Some(&"transom: ledger: 1 grant, 1 finding"), "{kind}: {text}");
         assert_eq!(lines.len(), 3, "{kind}: {text}");
         assert!(lines[1].starts_with(&format!("  {kind}: window of 8192 bytes at 0x")), "{text}");
         assert!(
@@ -148,7 +148,7 @@ fn a_clean_program_has_nothing_to_report() {
     let ran = run("clean", "strict");
     let text = said(&ran);
     assert_eq!(ran.status.code(), Some(0), "{text}");
-    assert!(text.ends_with("transom: ledger: 1 grants, and nothing to report\n"), "{text}");
+    assert!(text.ends_with("transom: ledger: 1 grant, and nothing to report\n"), "{text}");
 }
 
 /// Findings are words, unless the ledger is strict; and without one nothing is printed.

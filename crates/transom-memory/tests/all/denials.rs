@@ -143,12 +143,12 @@ fn mistake_5_another_domain() {
 
 #[test]
 fn mistake_6_bytes_past_the_end() {
-    for (over, length) in [(1, 0x2001), (41, 0x2000 + 41)] {
+    for (over, said, length) in [(1, "1 byte past", 0x2001), (41, "41 bytes past", 0x2000 + 41)] {
         let denial = mistake(|ask| ask.length = length);
         assert_eq!(denial.rule, Rule::Bounds);
         assert_eq!(denial.likely, Mistake::PastTheEnd { bytes: over });
         let covered = format!("covers 8192 bytes at [{AT:#x}, {:#x})", AT + 0x2000);
-        says(&denial, &[&format!("{over} bytes past the end"), &covered]);
+        says(&denial, &[said, &covered]);
     }
     let denial = mistake(|ask| ask.address = AT + 0x2000);
     assert_eq!(denial.likely, Mistake::PastTheEnd { bytes: 0x100 });
@@ -212,7 +212,13 @@ fn mistake_9_never_issued() {
     let denial = mistake(|ask| ask.token = Token(ask.token.0 ^ 0x5550_0000));
     assert_eq!((denial.rule, denial.likely), (Rule::LiveToken, Mistake::NeverIssued));
     assert_eq!((denial.named, denial.meant), (None, None));
-    says(&denial, &["It names nothing.", "ever issued"]);
+    says(
+        &denial,
+        &[
+            "It names nothing.",
+            &format!("no token of the value {} was ever issued", denial.access.token),
+        ],
+    );
     // The token of a window before its first Bind.
     let denial = mistake(|ask| ask.token = Token(0));
     assert_eq!(denial.likely, Mistake::NeverIssued);
@@ -408,7 +414,7 @@ fn a_summary_leaves_out_the_request_and_the_owner() {
         assert!(!text.contains(asked), "{asked:?} is in: {text}");
     }
     let text = mistake(|ask| ask.length = 0x2001).summary().to_string();
-    assert!(text.contains("covers; likeliest mistake: 1 bytes past the end"), "{text}");
+    assert!(text.contains("covers; likeliest mistake: 1 byte past the end"), "{text}");
     assert!(text.ends_with(". (`transom explain range`)"), "{text}");
 }
 
@@ -446,7 +452,7 @@ fn how_long_ago_is_readable() {
 #[test]
 fn the_last_byte_of_the_address_space_is_shown_right() {
     let denial = mistake(|ask| (ask.address, ask.length) = (u64::MAX, 1));
-    says(&denial, &["1 bytes at [0xffffffffffffffff, 0x10000000000000000)"]);
+    says(&denial, &["1 byte at [0xffffffffffffffff, 0x10000000000000000)"]);
 }
 
 /// Errors of the control calls are sentences too.
@@ -547,7 +553,7 @@ fn the_short_account_names_the_object_and_the_offset() {
     let far = access(Purpose::RemoteRead, token, 0x40, 8);
     let text = denied(&memory, &far).to_string();
     assert!(
-        text.contains("at address 0x40, which should be in window \"log\" that was bound"),
+        text.contains("at address 0x40, which should be in window \"log\" that was bound 2.0 ms before, was refused"),
         "{text}"
     );
     memory.close(token, Some(QP), NOW - 70_500).unwrap();

@@ -17,12 +17,12 @@ pub(super) fn report(
 ) -> String {
     let findings = review.findings();
     let count = findings.iter().map(|one| one.count).sum::<u64>() + review.left_out;
-    let grants = review.grants;
+    let grants = counted(review.grants, "grant");
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = match count {
-        0 => writeln!(text, "transom: ledger: {grants} grants, and nothing to report"),
-        _ => writeln!(text, "transom: ledger: {grants} grants, {count} findings"),
+        0 => writeln!(text, "transom: ledger: {grants}, and nothing to report"),
+        _ => writeln!(text, "transom: ledger: {grants}, {}", counted(count, "finding")),
     };
     for one in &findings {
         let _ = writeln!(text, "  {}", sentence(one, peers));
@@ -34,9 +34,19 @@ pub(super) fn report(
         }
     }
     if review.left_out > 0 {
-        let _ = writeln!(text, "  {} more findings, of too many kinds to name", review.left_out);
+        let _ = writeln!(
+            text,
+            "  {}, of too many kinds to name",
+            counted(review.left_out, "more finding")
+        );
     }
     text
+}
+
+/// A number of things.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 fn sentence(one: &Reviewed, peers: &HashMap<u32, SocketAddr>) -> String {
