@@ -87,6 +87,42 @@ fn a_killed_process_leaves_a_file_that_can_be_read() {
     assert!(packets > 50, "{packets}");
 }
 
+/// While a process captures, another one that is started with the same name leaves its file alone. Once
+/// the process has ended, the file is an old capture.
+#[test]
+fn a_capture_is_not_replaced_while_it_is_written() {
+    let folder = folder("live");
+    for ring in [&[][..], &["--capture-size", "1M"]] {
+        let file = folder.join(format!("x{}.pcapng", ring.len()));
+        let start = |command: &str, args: &[&str]| {
+            let mut run = transom();
+            run.args(["run", "--quiet", "--capture"]).arg(&file).args(ring);
+            run.args(["--", env!("CARGO_BIN_EXE_transom"), command]).args(args);
+            run
+        };
+        let mut server = start("rping", &["-s", "-P", "-a", "127.0.0.1", "-p", "0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let to = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
+        let to = to.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        let before = captures(&folder);
+        let client = ran(&mut start("rping", &["-c", &to, "-C", "2"]));
+        assert_eq!(client.code, 0, "{client:?}");
+        assert!(client.err.contains("is taken"), "{}", client.err);
+        let after = captures(&folder);
+        assert_eq!(after.len(), before.len() + 1, "{after:?}");
+        assert!(before.iter().all(|one| after.contains(one)), "{before:?}, {after:?}");
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let done = ran(&mut start("explain", &["range"]));
+        assert_eq!(done.code, 0, "{done:?}");
+        assert_eq!(captures(&folder).len(), after.len() - 1, "the one that has ended is gone");
+    }
+}
+
 #[test]
 fn without_room_the_program_goes_on_and_the_loss_is_reported() {
     let file = folder("full").join("x.pcapng");

@@ -1,7 +1,7 @@
 //! `transom run --capture`: what the program is asked to record, and room for it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 /// Arguments of a capture.
 #[derive(Debug, Default, ClapArgs)]
 pub(super) struct CaptureArgs {
-    /// Record what goes over its connections, for Wireshark: a new file, which replaces an older capture
+    /// Record what goes over its connections, for Wireshark: a new file, which replaces an older capture;
+    /// while a process still captures there, the new one has its number in its name
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     capture: Option<PathBuf>,
     /// Bytes of payload to keep of each frame, or `all` [default: 64]
@@ -47,6 +48,11 @@ fn payload(text: &str) -> Result<String, String> {
 }
 
 impl CaptureArgs {
+    /// Whether a capture was asked for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// Additions to the program's environment.
     pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let files = self.capture_files.map(|files| files.to_string());
@@ -59,17 +65,24 @@ impl CaptureArgs {
         words.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    /// Remove the captures of earlier runs. No process writes over a file that exists.
+    /// Remove the captures of earlier runs. No process writes over a file that exists. While one still
+    /// captures there, its files stay, and the new process puts its number into the name of its own.
     pub(super) fn remove_old(&self) -> Outcome {
         let Some(path) = &self.capture else { return Ok(()) };
         if !path.exists() && self.capture_size.is_none() && self.capture_files.is_none() {
             return Ok(());
         }
-        for old in of_ring(path).into_iter().chain([path.clone()]).filter(|old| old.exists()) {
-            if !is_capture(&old) {
-                let why = format!("{} exists, and is no capture", old.display());
-                return Err(Failure::new(Exit::Usage, why).try_this("another name"));
-            }
+        let all = of_ring(path).into_iter().chain([path.clone()]).filter(|old| old.exists());
+        let all: Vec<PathBuf> = all.collect();
+        if let Some(other) = all.iter().find(|old| !is_capture(old)) {
+            let why = format!("{} exists, and is no capture", other.display());
+            return Err(Failure::new(Exit::Usage, why).try_this("another name"));
+        }
+        // Of a ring, a process has the newest file open.
+        if all.iter().any(|old| is_live(old)) {
+            return Ok(());
+        }
+        for old in all {
             fs::remove_file(&old)
                 .map_err(|e| Failure::new(Exit::System, format!("{}: {e}", old.display())))?;
         }
@@ -84,6 +97,12 @@ fn is_capture(path: &Path) -> bool {
     regular
         && File::open(path)
             .is_ok_and(|mut file| file.read_exact(&mut bytes).is_ok() && bytes == MAGIC)
+}
+
+/// Whether a process is writing a capture: a lock lies on the file as long as it does.
+fn is_live(path: &Path) -> bool {
+    let locked = File::open(path).map(|file| file.try_lock());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
 /// The files of a ring: with a number before the extension.

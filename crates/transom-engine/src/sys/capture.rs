@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use transom_packets::Files;
 
 use super::Fd;
@@ -83,6 +83,8 @@ impl Files for CaptureFiles {
 fn create(path: &Path) -> io::Result<Fd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
+    // Who would replace an old capture sees that this one is none. Without locks the file is as good.
+    let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     Ok(file.into())
 }
 
