@@ -19,7 +19,7 @@ pub(crate) struct CompletionsArgs {
 /// The arguments of `man`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ManArgs {
-    /// The folder for the pages: transom.1, transom-rping.1, ... [default: transom.1 on the output]
+    /// The folder for the pages, made if there is none: transom.1, transom-rping.1, ... [default: transom.1 on the output]
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -42,10 +42,14 @@ pub(crate) fn man(args: &ManArgs, command: Command) -> Outcome {
                 .map_err(|error| not_written(&error))?;
             print(&page)
         }
-        Some(folder) => clap_mangen::generate_to(command, folder).map_err(|error| {
-            let folder = folder.display();
-            Failure::new(Exit::System, format!("the pages cannot be written to {folder}: {error}"))
-        }),
+        Some(folder) => {
+            let made = std::fs::create_dir_all(folder);
+            made.and_then(|()| clap_mangen::generate_to(command, folder)).map_err(|error| {
+                let folder = folder.display();
+                let sentence = format!("the pages cannot be written to {folder}: {error}");
+                Failure::new(Exit::System, sentence)
+            })
+        }
     }
 }
 

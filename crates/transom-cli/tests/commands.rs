@@ -36,7 +36,8 @@ fn completions_know_what_people_type_and_nothing_else() {
 #[test]
 fn each_command_has_a_manual_page() {
     let folder = std::env::temp_dir().join(format!("transom-man-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    // The folder is made.
+    let folder = folder.join("pages");
     let ran = run(&["man", "--out", folder.to_str().unwrap()]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for page in ["transom.1", "transom-rping.1", "transom-bench-check.1"] {
@@ -45,8 +46,9 @@ fn each_command_has_a_manual_page() {
     }
     assert!(std::fs::read_to_string(folder.join("transom.1")).unwrap().contains("Exit status"));
     assert!(!folder.join("transom-bench-peer.1").exists(), "nobody starts it by hand");
-    std::fs::remove_dir_all(&folder).unwrap();
-    let nowhere = run(&["man", "--out", folder.to_str().unwrap()]);
+    let file = folder.join("transom.1").join("x");
+    let nowhere = run(&["man", "--out", file.to_str().unwrap()]);
+    std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
     assert_eq!(nowhere.code, 5, "{nowhere:?}");
     assert!(nowhere.err.contains(folder.to_str().unwrap()), "{nowhere:?}");
 }
@@ -72,8 +74,36 @@ fn rules_are_explained_by_the_names_that_refusals_carry() {
     }
     assert!(list.lines().count() > 20, "{list}");
     run(&["explain", "tokens"]).failed(2, &["tokens", "transom explain live_token"]);
-    run(&["explain", "gravity"]).failed(2, &["gravity", "--list"]);
-    assert_eq!(run(&["explain"]).code, 2);
+    run(&["explain", "gravity"]).failed(2, &["gravity", "transom explain, which lists"]);
+    assert_eq!(run(&["explain"]).out, list, "the names, without any");
+}
+
+/// A status that a program printed, by its name or its number, leads to rules and to calls.
+#[test]
+fn statuses_of_every_interface_are_explained() {
+    for (status, words) in [
+        ("IBV_WC_REM_ACCESS_ERR", &["RemoteAccess", "\n  live_token ", "\n  range "][..]),
+        (
+            "c0000005",
+            &[
+                "ND_ACCESS_VIOLATION",
+                "IND2QueuePair::Bind: ",
+                "STATUS_ACCESS_VIOLATION",
+                "\n  right ",
+            ],
+        ),
+        ("-1073741819", &["ND_ACCESS_VIOLATION"]),
+        ("WSAEFAULT", &["10014", "LocalAccess", "a buffer outside"]),
+        ("ENOMEM", &["NoMoreEntries", "ibv_post_send", "a full queue"]),
+        ("ND_INVALID_PARAMETER_6", &["IND2QueuePair::Read: ", "flags"]),
+    ] {
+        let ran = run(&["explain", status]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{status}");
+        for word in words {
+            assert!(ran.out.contains(word), "{word:?} is not in {}", ran.out);
+        }
+    }
+    run(&["explain", "REM_ACCES"]).failed(2, &["transom explain IBV_WC_REM_ACCESS_ERR"]);
 }
 
 #[test]

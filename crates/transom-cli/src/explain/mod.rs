@@ -1,4 +1,7 @@
-//! `transom explain`: the pages of the rules by which something is refused.
+//! `transom explain`: the pages of the rules by which something is refused, and the statuses of the
+//! interfaces.
+
+mod statuses;
 
 use clap::Args as ClapArgs;
 use transom_memory::rules;
@@ -11,10 +14,11 @@ const PAGES: &str = include_str!("rules.md");
 /// Arguments of `explain`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// The name of the rule, as a refusal has it: live_token, range, ...
-    #[arg(required_unless_present_any = ["list", "all"])]
+    /// The name of a rule, as a refusal has it (live_token, range, ...), or a status of any interface, by
+    /// name or number (IBV_WC_REM_ACCESS_ERR, EINVAL, c0000005) [default: list the rules]
+    #[arg(allow_negative_numbers = true)]
     name: Option<String>,
-    /// List the names, each with what its rule demands
+    /// List the names of rules, each with what its rule demands
     #[arg(long, conflicts_with_all = ["name", "all"])]
     list: bool,
     /// Print every page
@@ -23,20 +27,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if args.list {
+    if args.all {
+        print!("{PAGES}");
+        return Ok(());
+    }
+    let Some(name) = args.name.as_ref().filter(|_| !args.list) else {
         let width = rules::ALL.iter().map(|rule| rule.name().len()).max().unwrap_or(0);
         for rule in rules::ALL {
             println!("{:width$}  {}", rule.name(), rule.sentence());
         }
         return Ok(());
-    }
-    let Some(name) = &args.name else {
-        print!("{PAGES}");
-        return Ok(());
     };
-    match page(name) {
-        Some(page) => println!("{name}\n\n{}", page.trim()),
-        None => return Err(unknown(name)),
+    match (page(name), statuses::explained(name)) {
+        (Some(page), _) => println!("{name}\n\n{}", page.trim()),
+        (None, Some(status)) => print!("{status}"),
+        (None, None) => return Err(unknown(name)),
     }
     Ok(())
 }
@@ -52,15 +57,19 @@ fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn unknown(name: &str) -> Failure {
-    let failure = Failure::new(Exit::Usage, format!("no rule is named {name}"));
+    let failure = Failure::new(Exit::Usage, format!("no rule and no status is named {name}"));
     let word = name.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
     let near = rules::ALL.iter().map(|rule| rule.name()).find(|rule| {
         !word.is_empty()
             && (rule.contains(&word) || rule.split('_').any(|part| word.contains(part)))
     });
+    let near = near.or_else(|| {
+        let long = word.len() > 3;
+        statuses::names().find(|status| long && status.to_lowercase().contains(&word))
+    });
     failure.try_this(match near {
-        Some(near) => format!("transom explain {near}; transom explain --list"),
-        None => "transom explain --list".to_owned(),
+        Some(near) => format!("transom explain {near}; transom explain lists the rules"),
+        None => "transom explain, which lists the rules".to_owned(),
     })
 }
 

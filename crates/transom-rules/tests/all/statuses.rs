@@ -100,6 +100,45 @@ fn the_page_has_the_tables_of_all_fronts() {
     assert!(page.contains(&expected), "the table of docs/statuses.md is to be:\n{expected}");
 }
 
+/// The rows of the numbers that stand in the sources: `NAME = NUMBER` or `NAME: u32 = NUMBER`.
+fn numbers(interface: &str, prefix: &str, text: &str) -> BTreeSet<String> {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("pub const "));
+    let pairs = lines.filter_map(|line| line.split_once(" = "));
+    let rows = pairs.filter_map(|(name, value)| {
+        let name = name.trim_end_matches(": u32");
+        let value = value.split([',', ';']).next()?.trim_end_matches("u32").replace('_', "");
+        let is_number = value.starts_with(|c: char| c.is_ascii_digit());
+        (is_constant(name) && is_number)
+            .then(|| format!("| {interface} | `{value}` | `{prefix}{name}` |"))
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_page_has_the_numbers_of_all_statuses() {
+    let networkdirect = source("transom-networkdirect/src/status.rs");
+    let ndkpi = source("transom-ndkpi/src/status.rs");
+    let winsock_direct = source("transom-winsock-direct/src/error.rs");
+    let verbs = source("transom-verbs/src/abi/numbers.rs");
+    let (_, verbs) = verbs.split_once("pub mod status {").unwrap();
+    let verbs = verbs.split_once('}').unwrap().0;
+    let page = section("Numbers");
+    let rows: BTreeSet<String> = page.lines().map(str::to_owned).collect();
+    for (interface, prefix, text) in [
+        ("NetworkDirect", "", networkdirect.as_str()),
+        ("NDKPI", "STATUS_", &ndkpi),
+        ("Winsock Direct", "", &winsock_direct),
+        ("Verbs, completions", "IBV_WC_", verbs),
+    ] {
+        let expected = numbers(interface, prefix, text);
+        let head = format!("| {interface} |");
+        let found: BTreeSet<String> =
+            rows.iter().filter(|row| row.starts_with(&head)).cloned().collect();
+        assert!(expected.len() > 10, "{interface}: {expected:?}");
+        assert_eq!(found, expected, "left: docs/statuses.md; right: {interface}");
+    }
+}
+
 /// `query_address_list` as `QueryAddressList`.
 fn camel(name: &str) -> String {
     let mut parts = name.split('_').map(|part| part.split_at(1));
