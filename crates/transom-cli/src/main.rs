@@ -37,7 +37,8 @@ enum Command {
     Quickstart(quickstart::Args),
     /// List the addresses at which an adapter can be opened
     Adapters(adapters::Args),
-    /// Explain a rule by which something was refused: what it says, why, and what leads to it
+    /// Explain a rule by which something was refused, or a status of any interface: what it says, why,
+    /// and what leads to it
     Explain(explain::Args),
     /// List the processes of this user that answer inspections: those started with TRANSOM_INSPECT=1
     Ps(inspect::PsArgs),
@@ -50,7 +51,8 @@ enum Command {
     Captures(captures::Captures),
     /// Speak with rping programs (rdma-core), on any iWARP peer
     Rping(rping::Args),
-    /// Start an unmodified verbs program (libibverbs, librdmacm) on this adapter
+    /// Start an unmodified program on this adapter: one of verbs (libibverbs, librdmacm), or, with
+    /// --sockets, one of TCP sockets
     Run(run::Args),
     /// Measure, against the same bytes over a bare socket
     #[command(subcommand)]

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn transom(words: &[&str]) -> Command {
@@ -267,10 +267,73 @@ fn the_caller_s_path_of_libraries_stays_behind_ours() {
 
 #[test]
 fn env_prints_what_a_shell_can_read() {
-    let said = text(&run(&["--env", "--address", "a'b"]).stdout);
-    let script = format!("{said}echo $TRANSOM_ADDRESSES");
-    let evaluated = Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert_eq!(text(&evaluated.stdout), "a'b\n");
+    for form in ["--env", "--env=shell"] {
+        let said = text(&run(&[form, "--address", "a'b"]).stdout);
+        let script = format!("{said}echo $TRANSOM_ADDRESSES");
+        let evaluated = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(text(&evaluated.stdout), "a'b\n");
+    }
+}
+
+#[test]
+fn env_prints_what_a_dockerfile_and_a_unit_take() {
+    let lines = |form: &str| text(&run(&[form, "--sockets=:6379"]).stdout);
+    let docker = lines("--env=docker");
+    assert!(docker.contains("\nENV TRANSOM_SOCKETS=\":6379\"\n"), "{docker}");
+    assert!(docker.lines().all(|line| line.starts_with("ENV ")), "{docker}");
+    let unit = lines("--env=systemd");
+    assert!(unit.contains("\nEnvironment=\"TRANSOM_SOCKETS=:6379\"\n"), "{unit}");
+    let refused = run(&["--env=fish"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// A value that stands behind a blank instead of a `=` is taken for the program.
+#[test]
+fn a_value_without_its_sign_is_recognized() {
+    for (words, hint) in [
+        (&["--sockets", ":6399", "--", "redis-cli"][..], "--sockets=:6399"),
+        (&["--ledger", "strict", "--", "true"], "--ledger=strict"),
+    ] {
+        let done = run(words);
+        assert_eq!(done.status.code(), Some(127), "{words:?}");
+        assert!(text(&done.stderr).contains(hint), "{}", text(&done.stderr));
+    }
+    for option in ["--inspect", "--ledger", "--capture=x.pcapng"] {
+        let done = run(&["--sockets", option, "--", "true"]);
+        assert_eq!(done.status.code(), Some(2), "{option}");
+        assert!(text(&done.stderr).contains("opens none"), "{}", text(&done.stderr));
+    }
+}
+
+/// `cargo install` brings the command alone.
+#[test]
+fn a_command_without_its_libraries_says_how_to_get_them() {
+    let folder = file("installed/bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    let alone = folder.join("transom");
+    std::fs::copy(env!("CARGO_BIN_EXE_transom"), &alone).unwrap();
+    let done = Command::new(&alone).args(["run", "--", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(5));
+    let said = text(&done.stderr);
+    assert!(said.contains("packaging/install PREFIX") && !said.contains("cargo build"), "{said}");
+    // Which works: the same command with what cargo has built for these tests.
+    let built = Path::new(env!("CARGO_BIN_EXE_transom")).parent().unwrap();
+    let staged = file("installed/built");
+    std::fs::create_dir_all(&staged).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_transom"), staged.join("transom")).unwrap();
+    for name in ["verbs", "rdmacm", "paths", "sockets"] {
+        let library = format!("libtransom_{name}.so");
+        std::os::unix::fs::symlink(built.join("deps").join(&library), staged.join(&library))
+            .unwrap();
+    }
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/install");
+    let prefix = file("installed/prefix");
+    let done = Command::new(install).arg(&prefix).env("TRANSOM_BUILT", &staged).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let done =
+        Command::new(prefix.join("bin/transom")).args(["run", "--", "true"]).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(prefix.join("share/man/man1/transom-run.1").is_file());
 }
 
 #[test]

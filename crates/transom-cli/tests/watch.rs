@@ -143,9 +143,45 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     }
 }
 
+/// Whether a process is there, and no mere entry that its parent has not looked at.
+fn lives(pid: i32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = state.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}
+
+/// Its window is closed: with the signal that the system sends, and without it, where another process of the
+/// session keeps the terminal's signals.
+#[test]
+fn a_terminal_that_goes_ends_the_watch() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        eprintln!("the terminal is SKIPPED: tmux is not installed");
+        return;
+    }
+    for session in ["exec", "setsid -w"] {
+        let folder = Runtime::new(&format!("watch-gone-{}", session.len()));
+        let file = folder.0.join("pid");
+        let program = env!("CARGO_BIN_EXE_transom");
+        let start = format!("{session} sh -c 'echo $$ > {}; exec {program} watch'", file.display());
+        let screen = Screen::of(&folder, &start, (80, 24));
+        screen.shows(&["No process of this user answers"]);
+        let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        assert!(lives(pid));
+        drop(screen);
+        let begin = Instant::now();
+        while lives(pid) {
+            assert!(begin.elapsed() < Duration::from_secs(120), "{session}: it goes on");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 #[test]
 fn what_is_no_terminal_is_said() {
     let folder = Runtime::new("watch-plain");
     ran(folder.command().arg("watch")).failed(2, &["no terminal", "transom show"]);
     ran(folder.command().args(["watch", "1"])).failed(3, &["process 1"]);
+    let mut closed = Command::new("sh");
+    closed.args(["-c", "exec \"$0\" watch <&-", env!("CARGO_BIN_EXE_transom")]);
+    ran(&mut closed).failed(2, &["no terminal"]);
 }

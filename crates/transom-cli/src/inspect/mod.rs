@@ -20,8 +20,8 @@ pub(crate) struct PsArgs {
 /// Arguments of `show`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ShowArgs {
-    /// The number of the process: `transom ps` lists them
-    pid: u32,
+    /// The number of the process: `transom ps` lists them [default: the only one that answers]
+    pid: Option<u32>,
     /// Print the records as they come, one JSON object on each line
     #[arg(long)]
     json: bool,
@@ -56,7 +56,9 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
     if args.json {
         print_json(&all);
     } else if all.processes.is_empty() && all.silent.is_empty() {
-        println!("no process of this user answers; start one with TRANSOM_INSPECT=1");
+        println!(
+            "no process of this user answers; start one with TRANSOM_INSPECT=1, or with transom run --inspect"
+        );
     } else {
         print!("{}", page::processes(&all.processes));
         for Silent { pid, why } in &all.silent {
@@ -68,7 +70,7 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
 
 /// `transom show`.
 pub(crate) fn show(args: &ShowArgs) -> Outcome {
-    let pid = args.pid;
+    let pid = args.pid.map_or_else(only_one, Ok)?;
     let answer = transom_inspect::ask(pid).map_err(|error| not_answered(pid, &error))?;
     if args.json {
         print!("{}", answer.text);
@@ -78,6 +80,21 @@ pub(crate) fn show(args: &ShowArgs) -> Outcome {
         print!("{}", page::process(&answer));
     }
     Ok(())
+}
+
+/// The process that answers, if it is the only one.
+fn only_one() -> Outcome<u32> {
+    let found = transom_inspect::processes();
+    match &found[..] {
+        [one] => Ok(one.pid),
+        [] => Err(Failure::new(Exit::NoConnection, "no process of this user answers")
+            .try_this("start one with TRANSOM_INSPECT=1, or with transom run --inspect")),
+        _ => {
+            let pids: Vec<String> = found.iter().map(|one| one.pid.to_string()).collect();
+            let sentence = format!("several processes answer: {}", pids.join(", "));
+            Err(Failure::new(Exit::Usage, sentence).try_this("transom show PID"))
+        }
+    }
 }
 
 pub(crate) fn not_answered(pid: u32, error: &AskError) -> Failure {

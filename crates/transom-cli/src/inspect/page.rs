@@ -224,10 +224,13 @@ fn uses(uses: &Uses) -> String {
     let Some(last) = uses.last_ns else { return "      not used yet\n".to_owned() };
     let (last, bytes) = (show::time(Duration::from_nanos(last)), show::bytes(uses.bytes));
     let Uses { copies, rights, touched_length, .. } = uses;
-    let (address, span) = (uses.touched.unwrap_or_default(), touched_length.unwrap_or_default());
+    // Of what peers may use, their own copies alone are placed.
+    let place = match (uses.touched, touched_length) {
+        (Some(address), Some(span)) => format!("inside {span} bytes at {address}"),
+        _ => "none of them by a peer".to_owned(),
+    };
     format!(
-        "      {copies} copies of {bytes} in all, the last one {last} ago, inside {span} bytes at \
-         {address}, for {rights}\n"
+        "      {copies} copies of {bytes} in all, the last one {last} ago, {place}, for {rights}\n"
     )
 }
 

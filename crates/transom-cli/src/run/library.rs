@@ -52,8 +52,18 @@ pub(super) fn directory() -> Outcome<PathBuf> {
                 command.display()
             ),
         )
-        .try_this("cargo build")),
+        .try_this(if is_of_a_build(beside) {
+            "cargo build"
+        } else {
+            "packaging/install PREFIX in Transom's sources, which installs this command with its \
+             libraries; cargo install leaves them out"
+        })),
     }
+}
+
+/// Whether cargo builds into a directory.
+fn is_of_a_build(directory: &Path) -> bool {
+    directory.join("deps").is_dir() || directory.join(".cargo-lock").exists()
 }
 
 /// A directory of this user's alone that stands for `/sys`: the libraries write the device there. The

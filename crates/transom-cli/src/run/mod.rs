@@ -2,12 +2,13 @@
 //! sockets with the switch.
 
 mod capture;
+mod environment;
 mod image;
 mod library;
 mod program;
 mod sockets;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -71,13 +72,19 @@ pub(crate) struct Args {
         require_equals = true,
         default_missing_value = "on",
         conflicts_with_all = [
-            "tcp", "process", "preload", "no_paths", "kind", "device", "address", "inspect", "ledger", "capture"
+            "tcp", "process", "preload", "no_paths", "kind", "device", "address"
         ]
     )]
     sockets: Option<String>,
-    /// Print the variables instead of starting a program
-    #[arg(long)]
-    env: bool,
+    /// Print the variables instead of starting a program: for a shell, a Dockerfile, or a unit of systemd
+    #[arg(
+        long,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "shell"
+    )]
+    env: Option<environment::Form>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -148,6 +155,19 @@ impl Args {
         }
     }
 
+    /// What a word was meant for that is no program: the value of an option stands behind a `=`.
+    fn meant_as_a_value(&self, word: &OsStr) -> Option<String> {
+        let word = word.to_str()?;
+        if self.sockets.as_deref() == Some("on") && sockets::check(word).is_ok() {
+            return Some(format!("--sockets={word}, with a `=`"));
+        }
+        if self.ledger == [LedgerWord::On] && LedgerWord::from_str(word, true).is_ok() {
+            return Some(format!("--ledger={word}, with a `=`"));
+        }
+        let form = self.env.is_some() && environment::Form::from_str(word, true).is_ok();
+        form.then(|| format!("--env={word}, with a `=`"))
+    }
+
     /// Additions to the program's environment.
     fn variables(&self, libraries: &std::path::Path) -> Vec<(&'static str, OsString)> {
         if let Some(rules) = &self.sockets {
@@ -216,10 +236,22 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let libraries = library::directory()?;
         if let Some(rules) = &args.sockets {
             sockets::check(rules)?;
+            let asks = [
+                (args.inspect, "--inspect"),
+                (!args.ledger.is_empty(), "--ledger"),
+                (args.capture.is_wanted(), "--capture"),
+            ];
+            if let Some((_, option)) = asks.into_iter().find(|(wanted, _)| *wanted) {
+                let why = format!(
+                    "{option} asks an adapter, and a program of sockets opens none: there are no \
+                     registrations, grants or frames to show"
+                );
+                return Err(Failure::new(Exit::Usage, why).try_this("--sockets without it"));
+            }
         }
         let variables = args.variables(&libraries);
-        if args.env {
-            print_variables(&variables);
+        if let Some(form) = args.env {
+            print!("{}", form.text(&variables));
             return Ok(None);
         }
         let Some((name, arguments)) = args.program.split_first() else {
@@ -228,7 +260,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         };
         let program = match Program::find(name) {
             Ok(program) => program,
-            Err(unrunnable) => return Ok(Some(refused(&unrunnable))),
+            Err(unrunnable) => {
+                let code = refused(&unrunnable);
+                if let Some(hint) = args.meant_as_a_value(name) {
+                    eprintln!("    try: {hint}");
+                }
+                return Ok(Some(code));
+            }
         };
         if args.sockets.is_some() {
             if !args.quiet {
@@ -256,14 +294,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn refused(unrunnable: &Unrunnable) -> ExitCode {
     eprintln!("transom: {unrunnable}");
     ExitCode::from(unrunnable.status())
-}
-
-/// For a shell, or a Dockerfile.
-fn print_variables(variables: &[(&'static str, OsString)]) {
-    for (name, value) in variables {
-        let value = value.to_string_lossy().replace('\'', r"'\''");
-        println!("export {name}='{value}'");
-    }
 }
 
 /// The devices that a program would see.

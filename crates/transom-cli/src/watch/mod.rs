@@ -6,13 +6,17 @@ mod view;
 mod web;
 
 use std::io::IsTerminal;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::disable_raw_mode;
+use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::inspect::not_answered;
@@ -20,6 +24,8 @@ use sampler::Sampler;
 use state::{Input, State};
 use transom_command::exit::{Exit, Failure, Outcome, system};
 
+/// Signals that end this program.
+const SIGNALS: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 /// A key waits at most for so long, and a sample for its place on the screen.
 const FRAME: Duration = Duration::from_millis(100);
 
@@ -35,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "web")]
     port: Option<u16>,
     /// Write the memory map into a new file, which opens without this program, and serve nothing
-    #[arg(long, requires = "web", conflicts_with = "port", value_name = "FILE")]
+    #[arg(long, conflicts_with = "port", value_name = "FILE")]
     export: Option<PathBuf>,
     /// Watch for so long before the file is written [default: one look]
     #[arg(long, requires = "export")]
@@ -63,11 +69,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let failed = system("the terminal");
     // A signal that would end this program is kept until the terminal is as it was before.
     let ended = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
+    for signal in SIGNALS {
         let number = usize::try_from(signal).unwrap_or_default();
         signal_hook::flag::register_usize(signal, ended.clone(), number)
             .map_err(system("signals"))?;
     }
+    guard(&ended).map_err(system("signals"))?;
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let left = watch(&mut terminal, args.pid, &ended);
     ratatui::restore();
@@ -76,6 +83,37 @@ pub(crate) fn run(args: &Args) -> Outcome {
         signal_hook::low_level::emulate_default_handler(signal).map_err(system("signals"))?;
     }
     left.map_err(system("the terminal"))
+}
+
+/// A signal, or the end of the terminal, ends this program in order within so long.
+const IN_ORDER: Duration = Duration::from_secs(3);
+
+/// Ends this program where it cannot end in order: a terminal that has gone is at its end again and again,
+/// and a read of keys comes back from it with none. The end of the terminal counts as its signal.
+fn guard(ended: &Arc<AtomicUsize>) -> std::io::Result<()> {
+    let (signalled, wakes) = UnixStream::pair()?;
+    for signal in SIGNALS {
+        signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
+    }
+    let ended = ended.clone();
+    thread::Builder::new().name("guard".to_owned()).spawn(move || {
+        let stdin = std::io::stdin();
+        loop {
+            // Asked for nothing, the terminal says when it hangs up.
+            let mut watched =
+                [PollFd::new(&signalled, PollFlags::IN), PollFd::new(&stdin, PollFlags::empty())];
+            if !matches!(rustix::event::poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {
+                break;
+            }
+        }
+        let hangs_up = usize::try_from(SIGHUP).unwrap_or_default();
+        let _ = ended.compare_exchange(0, hangs_up, Ordering::Relaxed, Ordering::Relaxed);
+        thread::sleep(IN_ORDER);
+        let _ = disable_raw_mode();
+        let signal = i32::try_from(ended.load(Ordering::Relaxed)).unwrap_or(SIGHUP);
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    })?;
+    Ok(())
 }
 
 /// Until the user leaves, or a signal has come.

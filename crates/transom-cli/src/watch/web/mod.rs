@@ -74,7 +74,9 @@ pub(super) fn export(only: Option<u32>, file: &Path, watch: Duration) -> Outcome
         .open(file)
         .and_then(|mut to| to.write_all(document.as_bytes()))
         .map_err(system(&format!("writing {}", file.display())))
-        .map_err(|failure| failure.try_this("the name of a file that does not exist yet"))
+        .map_err(|failure| failure.try_this("the name of a file that does not exist yet"))?;
+    println!("written: {}", file.display());
+    Ok(())
 }
 
 /// Look at the processes once; how long to wait until the next time.
