@@ -1,5 +1,5 @@
 //! The other process writes what it likes into the segment of a switched connection, while a victim sends,
-//! receives and asks as `transom-sockets` does: every stretch lies inside the ring, no count is larger
+//! receives and asks as `transom-sockets` does: every stretch lies inside its ring, no count is larger
 //! than what there is, and no step is a panic. As long as the other process keeps the rules, the bytes
 //! come out as they went in.
 //!
@@ -8,13 +8,16 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use transom_switch::layout::{HEADER, Header, RING_SIZES, Side};
+use transom_switch::layout::{
+    HEADER, Header, RING_SIZES, Side, ring_begin, ring_size, segment_length, side_length,
+};
 use transom_switch::session::{Road, Session, State, Stretches};
 use transom_switch::wait::Wake;
 
 use crate::Input;
 
 const ACTIVE: u8 = 1;
+/// Bytes of the smallest ring.
 const RING: u64 = 4096;
 /// Most doorbells that are taken at once.
 const DOORBELLS: usize = 65_536;
@@ -46,7 +49,7 @@ pub fn segment(input: &[u8]) {
     let side = if options & ACTIVE != 0 { Side::Active } else { Side::Passive };
     let mut one = Connection {
         header: Box::default(),
-        rings: [vec![0; RING as usize], vec![0; RING as usize]],
+        rings: [0, 1].map(|_| vec![0; side_length(RING) as usize]),
         tcp: Default::default(),
         owed: Default::default(),
         counts: (u64::from(before >> 4), u64::from(before & 15)),
@@ -94,8 +97,10 @@ pub fn segment(input: &[u8]) {
 }
 
 fn inside(at: &Stretches, most: usize) -> bool {
-    let (offset, first) = at.first;
-    offset + first <= RING as usize && at.second <= RING as usize && at.length() <= most
+    let begin = ring_begin(RING, at.ring) as usize;
+    let end = begin + ring_size(RING, at.ring) as usize;
+    let within = |(at, length): (usize, usize)| begin <= at && at + length <= end;
+    within(at.first) && within(at.second) && at.length() <= most
 }
 
 impl Connection {
@@ -133,15 +138,23 @@ impl Connection {
             }
             count
         } else {
-            let Ok(room) = self.session(side).room(count) else {
+            self.session(side).settle();
+            let Ok(mut room) = self.session(side).room(count) else {
                 assert!(!self.honest, "no room in an honest ring");
                 return;
             };
+            if room.length() == 0
+                && count > 0
+                && let Some(larger) = self.session(side).larger()
+            {
+                room = self.session(side).room_in(larger, count);
+                self.session(side).change_to(larger);
+            }
             assert!(inside(&room, count), "{room:?}");
             let (first, second) = bytes[..room.length()].split_at(room.first.1);
             let ring = &mut self.rings[side as usize];
             ring[room.first.0..][..first.len()].copy_from_slice(first);
-            ring[..second.len()].copy_from_slice(second);
+            ring[room.second.0..][..second.len()].copy_from_slice(second);
             let wake = self.session(side).filled(room.length());
             self.ring(side, wake);
             room.length()
@@ -177,13 +190,21 @@ impl Connection {
             }
             Ok(Road::Ring) => {
                 let Ok(incoming) = self.session(side).arrived() else {
-                    assert!(!self.honest, "an honest sender writes a ring at most");
+                    assert!(!self.honest, "an honest sender writes what there is room for");
                     return;
                 };
-                let at = self.session(side).at(&incoming, count);
+                let Ok(at) = self.session(side).at(&incoming, 0, count) else {
+                    assert!(!self.honest, "an honest sender leaves its rings one for the other");
+                    return;
+                };
                 assert!(inside(&at, count) && at.length() as u64 <= incoming.bytes, "{at:?}");
                 let ring = &self.rings[from as usize];
-                let bytes = [&ring[at.first.0..][..at.first.1], &ring[..at.second]].concat();
+                let piece = |(at, length): (usize, usize)| &ring[at..][..length];
+                let bytes = [piece(at.first), piece(at.second)].concat();
+                for (begin, length) in self.session(side).given_back(&at) {
+                    // The kernel has the memory now.
+                    self.rings[from as usize][begin..][..length].fill(0xEE);
+                }
                 self.got(from, &bytes);
                 let wake = self.session(side).consumed(at.length());
                 self.ring(side, wake);
@@ -221,15 +242,17 @@ impl Connection {
     /// The questions of pollers and options.
     fn ask(&self, side: Side) {
         let session = self.session(side);
-        if let Some(at) = session.urgent() {
-            assert!(at < RING as usize, "an urgent byte at {at}");
-        }
+        let all = side_length(RING);
         if let Ok(incoming) = session.arrived() {
-            assert!(incoming.bytes <= incoming.all && incoming.all <= RING, "{incoming:?}");
+            assert!(incoming.bytes <= incoming.all && incoming.all <= all, "{incoming:?}");
+            if let Ok(at) = session.at(&incoming, incoming.all / 2, usize::MAX) {
+                assert!(inside(&at, all as usize), "{at:?}");
+            }
         }
         if let Ok(room) = session.room(usize::MAX) {
-            assert!(inside(&room, RING as usize), "{room:?}");
+            assert!(inside(&room, ring_size(RING, room.ring) as usize), "{room:?}");
         }
+        let _ = (session.urgent(), session.queued(), session.smaller());
         assert!(session.doorbells() <= DOORBELLS);
         let _ = (session.is_writable(), session.is_all_read(), session.state());
     }
@@ -238,7 +261,7 @@ impl Connection {
     fn examine(&self, length: u64) {
         if let Ok(ring) = self.header.examine(length) {
             let sizes = RING_SIZES.contains(&ring) && ring.is_power_of_two();
-            assert!(sizes && HEADER as u64 + 2 * ring <= length, "{ring} in {length}");
+            assert!(sizes && segment_length(ring) <= length, "{ring} in {length}");
         }
     }
 }
