@@ -90,6 +90,26 @@ impl DatagramPort {
     }
 }
 
+impl DatagramPort {
+    /// The same, without a wait: a message for which there is no room in the system's buffers is lost. For
+    /// sinks, whose thread serves other connections, too.
+    ///
+    /// # Errors
+    /// `Forked`, or what the system says: the message is lost.
+    pub fn send_now(
+        &self,
+        from: IpAddr,
+        to: SocketAddr,
+        fields: IpFields,
+        bytes: &[u8],
+    ) -> Result<()> {
+        self.owner.here()?;
+        self.port
+            .send_now(from, to, fields, bytes)
+            .map_err(|e| Error::link(e, &format!("send a datagram to {to}")))
+    }
+}
+
 impl Drop for DatagramPort {
     fn drop(&mut self) {
         if self.owner.here().is_ok() {

@@ -2,6 +2,7 @@
  * silent, repeat themselves or answer in another's name are plain sockets. */
 #include "common.h"
 #include <rdma/rdma_cma.h>
+#include <sys/prctl.h>
 #define KEY 0x01234567u
 #define GRH 40
 
@@ -213,6 +214,23 @@ static int plain(int *at) {
     *at = ntohs(any.sin_port);
     return fd;
 }
+#define QUESTION 200 /* bytes of each, which is more than any answer has */
+
+/* A question with these random bytes and private data. */
+static void question_of(unsigned char *question, const char *random, const char *data) {
+    memset(question, 0, QUESTION);
+    memcpy(question, "TVSR\2\1", 6);
+    question[7] = strlen(data);
+    memcpy(question + 8, random, 8);
+    memcpy(question + 20, data, strlen(data));
+}
+static void ask(int fd, const char *random, const char *data) {
+    unsigned char question[QUESTION];
+    struct sockaddr_in to = loopback(port);
+    question_of(question, random, data);
+    sendto(fd, question, QUESTION, 0, (void *)&to, sizeof to);
+}
+
 /* A peer that says nothing hears the question again and again, and is given up. */
 static void silent(void) {
     int at, fd = plain(&at);
@@ -221,9 +239,9 @@ static void silent(void) {
     SUCCEEDS(rdma_connect(id, NULL));
     SUCCEEDS(rdma_ack_cm_event(next(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT)));
     CHECK("V135", now() - begun >= 5, "given up after %.1f s", now() - begun);
-    char first[64], again[64];
+    char first[256], again[256];
     ssize_t length = recv(fd, first, sizeof first, MSG_DONTWAIT);
-    CHECK("V135", length == 20 && !memcmp(first, "TVSR\1\1\0\0", 8), "%zd bytes", length);
+    CHECK("V135", length == QUESTION && !memcmp(first, "TVSR\2\1\0\0", 8), "%zd bytes", length);
     int repeated = 0;
     while (recv(fd, again, sizeof again, MSG_DONTWAIT) == length && !memcmp(first, again, length))
         repeated++;
@@ -236,10 +254,11 @@ static void forged(void) {
     int at, other_at, fd = plain(&at), other = plain(&other_at);
     struct rdma_cm_id *id = resolved(at);
     SUCCEEDS(rdma_connect(id, NULL));
-    unsigned char question[64], answer[28] = "TVSR\1\2";
+    unsigned char question[256], answer[28] = "TVSR\2\2";
     struct sockaddr_in from;
     socklen_t size = sizeof from;
-    CHECK("V135", recvfrom(fd, question, sizeof question, 0, (void *)&from, &size) == 20, "question");
+    ssize_t length = recvfrom(fd, question, sizeof question, 0, (void *)&from, &size);
+    CHECK("V135", length == QUESTION, "%zd bytes", length);
     memcpy(answer + 8, question + 8, 8);
     uint32_t words[3] = {0, htonl(0x222222), htonl(9)};
     memcpy(answer + 16, words, 12);
@@ -264,33 +283,127 @@ static void forged(void) {
 /* A question that is repeated is one request, and has one answer. */
 static void repeated(void) {
     int at, fd = plain(&at);
-    unsigned char question[22] = "TVSR\1\1\0\2abcdefgh\0\0\0\0hi", answer[2][64];
+    unsigned char question[QUESTION], answer[2][256];
     struct sockaddr_in to = loopback(port);
     for (int i = 0; i < 3; i++)
-        sendto(fd, question, 22, 0, (void *)&to, sizeof to);
+        ask(fd, "abcdefgh", "hi");
     struct rdma_cm_event *event = next(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     struct rdma_cm_id *asked = event->id;
     CHECK("V135", !memcmp(event->param.ud.private_data, "hi", 2), "private data");
     SUCCEEDS(rdma_ack_cm_event(event));
     struct rdma_conn_param param = {.qp_num = 0x123456, .private_data = "yes", .private_data_len = 3};
     SUCCEEDS(rdma_accept(asked, &param));
-    ssize_t length = recv(fd, answer[0], 64, 0);
-    CHECK("V135", length == 31 && !memcmp(answer[0], "TVSR\1\2\0\3abcdefgh\0\0\0\0\0\x12\x34\x56\1\x23\x45\x67yes", 31),
+    ssize_t length = recv(fd, answer[0], 256, 0);
+    CHECK("V135", length == 31 && !memcmp(answer[0], "TVSR\2\2\0\3abcdefgh\0\0\0\0\0\x12\x34\x56\1\x23\x45\x67yes", 31),
           "%zd bytes", length);
     SUCCEEDS(rdma_destroy_id(asked)); /* the listener remembers */
-    sendto(fd, question, 22, 0, (void *)&to, sizeof to);
-    CHECK("V135", recv(fd, answer[1], 64, 0) == length && !memcmp(answer[0], answer[1], length),
+    ask(fd, "abcdefgh", "hi");
+    CHECK("V135", recv(fd, answer[1], 256, 0) == length && !memcmp(answer[0], answer[1], length),
           "another answer");
     nothing();
-    sendto(fd, question, 21, 0, (void *)&to, sizeof to); /* cut short */
-    question[8] = 'x';
-    sendto(fd, question, 22, 0, (void *)&to, sizeof to); /* the next question */
+    question_of(question, "shorter", "hi");
+    sendto(fd, question, QUESTION - 1, 0, (void *)&to, sizeof to); /* an answer could be longer */
+    ask(fd, "xbcdefgh", "hi");                                     /* the next question */
     event = next(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     asked = event->id;
     SUCCEEDS(rdma_ack_cm_event(event));
     SUCCEEDS(rdma_destroy_id(asked));
     nothing();
     close(fd);
+}
+
+/* Fetch the next Request; whether its private data begins with `data`, and then reject it. */
+static bool request_is(const char *data) {
+    struct rdma_cm_event *event = next(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct rdma_cm_id *asked = event->id;
+    bool is = !strncmp(event->param.ud.private_data, data, strlen(data));
+    SUCCEEDS(rdma_ack_cm_event(event));
+    SUCCEEDS(rdma_reject(asked, NULL, 0));
+    SUCCEEDS(rdma_destroy_id(asked));
+    return is;
+}
+static int to_child[2], to_parent[2];
+
+/* Wait for the other process, or let it go on. */
+static void await(int *from) {
+    char byte;
+    CHECK("V135", read(from[0], &byte, 1) == 1, "the other process has ended");
+}
+static void go_on(int *to) {
+    CHECK("V135", write(to[1], "", 1) == 1, "the other process has ended");
+}
+
+/* Another process, another user's if this one is root's, asks and asks and reads nothing. */
+#define SOCKETS 200
+#define FLOOD 4200
+static void hostile(void) {
+    if (geteuid() == 0)
+        SUCCEEDS(setuid(54321));
+    SUCCEEDS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a parent whose check fails just ends */
+    int at, fd[SOCKETS], smallest = 1;
+    for (int i = 0; i < SOCKETS; i++) {
+        fd[i] = plain(&at);
+        setsockopt(fd[i], SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest);
+        ask(fd[i], "abcdefgh", "hostile");
+    }
+    go_on(to_parent);
+    await(to_child); /* each has its answer, in a buffer that holds no other */
+    for (int i = 0; i < SOCKETS; i++)
+        ask(fd[i], "abcdefgh", "hostile");
+    go_on(to_parent);
+    await(to_child);
+    int flood = plain(&at);
+    for (int i = 0; i < 3 * FLOOD; i++) { /* again: the system may have dropped some */
+        char random[9];
+        snprintf(random, sizeof random, "%08d", i % FLOOD);
+        ask(flood, random, "hostile");
+        if (i % 100 == 0)
+            usleep(1000);
+    }
+    go_on(to_parent);
+    await(to_child);
+}
+static void honest(int most) {
+    struct rdma_event_channel *requests = channel, *own = MADE(rdma_create_event_channel());
+    channel = own;
+    struct rdma_cm_id *id = resolved(port);
+    struct rdma_conn_param param = {.private_data = "honest", .private_data_len = 6};
+    SUCCEEDS(rdma_connect(id, &param));
+    channel = requests;
+    int others = 0;
+    while (!request_is("honest"))
+        others++;
+    CHECK("V135", others <= most, "behind %d others", others);
+    channel = own;
+    struct rdma_cm_event *event = next(RDMA_CM_EVENT_REJECTED, 28);
+    CHECK("V135", event->id == id, "another id");
+    SUCCEEDS(rdma_ack_cm_event(event));
+    SUCCEEDS(rdma_destroy_id(id));
+    channel = requests;
+    rdma_destroy_event_channel(own);
+}
+static void beside_a_hostile_process(void) {
+    SUCCEEDS(pipe(to_child));
+    SUCCEEDS(pipe(to_parent));
+    listens();
+    pid_t child = fork();
+    if (child == 0) {
+        hostile();
+        _exit(0);
+    }
+    await(to_parent);
+    for (int i = 0; i < SOCKETS; i++)
+        CHECK("V135", request_is("hostile"), "request %d", i);
+    go_on(to_child);
+    await(to_parent);
+    honest(0); /* behind 200 answers that do not fit */
+    go_on(to_child);
+    await(to_parent);
+    honest(3 * FLOOD); /* whose sender has no more than its share */
+    go_on(to_child);
+    int status;
+    CHECK("V135", waitpid(child, &status, 0) == child && status == 0, "status %x", status);
+    SUCCEEDS(rdma_destroy_id(listener));
 }
 
 int main(void) {
@@ -305,6 +418,7 @@ int main(void) {
     whole();
     silent();
     SUCCEEDS(rdma_destroy_id(listener));
+    beside_a_hostile_process();
     rdma_destroy_event_channel(channel);
     return finish();
 }

@@ -130,7 +130,9 @@ impl DatagramPort {
         !visible || self.receivers.take(to, length, look)
     }
 
-    fn send_now(
+    /// Send a message at once, from a thread that waits for no receiver. Where there is no room for it in the
+    /// system's buffers it is lost.
+    pub(crate) fn send_now(
         &self,
         from: IpAddr,
         to: SocketAddr,

@@ -165,6 +165,11 @@ unsafe fn taken(mut event: Event, channel: *mut rdma_event_channel) -> Result<*m
     if event.kind == cm_event::DISCONNECTED {
         event.id.end_is_fetched();
     }
+    if event.kind == cm_event::CONNECT_REQUEST
+        && let Some(part) = &event.id.lock().datagrams
+    {
+        part.question_is_fetched();
+    }
     let listener = event.listener.as_ref().map(|l| cm::address_of(l));
     let listener: *mut rdma_cm_id = std::ptr::with_exposed_provenance_mut(listener.unwrap_or(0));
     let id: *mut rdma_cm_id = if event.kind == cm_event::CONNECT_REQUEST {
