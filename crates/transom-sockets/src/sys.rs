@@ -554,8 +554,9 @@ pub(crate) struct Counts {
 /// Look at a TCP connection. `None`: there is none.
 pub(crate) fn look_at_tcp(fd: c_int) -> Option<Tcp> {
     const ESTABLISHED: u64 = 1;
-    /// The peer has ended its direction, which counts as a byte.
-    const ENDED: [u64; 3] = [8, 9, 11];
+    /// The peer has ended its direction, which counts as a byte; or may have, before a reset that a doorbell on its
+    /// way has brought about (7).
+    const ENDED: [u64; 4] = [7, 8, 9, 11];
     let mut info = TcpInfo::default();
     let mut length = size_of::<TcpInfo>() as libc::socklen_t;
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);

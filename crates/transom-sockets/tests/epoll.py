@@ -229,6 +229,15 @@ def room_by_edge_once_it_was_reported():
     return out
 
 @scenario
+def everything_comes_behind_the_close_of_one_that_waited_for_room():
+    out = []
+    for turn in range(4):
+        c, s = pair(); e = made(); control(e, ADD, c.fileno(), OUT | EDGE); wait(e); n = fill(c); wait(e, ms=20); c.close()
+        try: out.append(len(recv_all(s)) == n)
+        except OSError as x: out.append(err(x))
+    return out
+
+@scenario
 def a_mark_for_bytes_beyond_what_is_received():
     c, s = pair(); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 28); e = made(); control(e, ADD, s.fileno()); n = 0
     sends = in_thread(lambda: (c.sendall(bytes(30 << 20)), c.shutdown(socket.SHUT_WR)))
