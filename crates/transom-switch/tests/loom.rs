@@ -188,3 +188,80 @@ fn a_set_that_sleeps_is_woken_for_each_of_its_sockets() {
         sender.join().unwrap();
     });
 }
+
+/// A set whose socket is switched while a thread may sleep in it: the lock and the counter of sleepers of
+/// `transom-sockets`, and the kernel's entry, which has the program's data throughout.
+#[derive(Default)]
+struct Switched {
+    /// Whether the entry is one for doorbells.
+    entry: Mutex<bool>,
+    sleepers: AtomicU32,
+    claimed: AtomicU32,
+    ring: AtomicU32,
+    wait: Wait,
+    /// Whether the kernel has an event of the entry, and whoever sleeps for it.
+    kernel: Mutex<bool>,
+    event: Condvar,
+}
+
+impl Switched {
+    fn report(&self) {
+        *self.kernel.lock().unwrap() = true;
+        self.event.notify_all();
+    }
+
+    /// What a thread that sleeps does first: under the lock of the set, behind its counting. Whether it found the
+    /// byte.
+    fn goes_cold(&self) -> bool {
+        let switched = self.entry.lock().unwrap();
+        if *switched {
+            self.wait.arm();
+        }
+        *switched && self.ring.load(Ordering::Acquire) != 0
+    }
+
+    /// The thread that switches the connection changes the entry under the lock of the set.
+    fn switch(&self) {
+        self.claimed.store(1, Ordering::Release);
+        let mut switched = self.entry.lock().unwrap();
+        *switched = true;
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wait.arm();
+            if self.ring.load(Ordering::Acquire) != 0 {
+                self.report();
+            }
+        }
+    }
+
+    /// The peer sends by the ring once it may, and over TCP before: then the kernel has the event.
+    fn send(&self) {
+        if self.claimed.load(Ordering::Acquire) == 0 {
+            return self.report();
+        }
+        self.ring.store(1, Ordering::Release);
+        if self.wait.wake().doorbell {
+            self.report();
+        }
+    }
+}
+
+/// Seen to fail with the counter counted up behind the lock of `goes_cold`, and where the switching thread does not
+/// look at the ring.
+#[test]
+fn a_thread_that_sleeps_in_a_set_is_woken_though_its_socket_is_switched_meanwhile() {
+    loom::model(|| {
+        let set = Arc::new(Switched::default());
+        let (switching, sending) = (set.clone(), set.clone());
+        let switcher = loom::thread::spawn(move || switching.switch());
+        let sender = loom::thread::spawn(move || sending.send());
+        set.sleepers.fetch_add(1, Ordering::SeqCst);
+        if !set.goes_cold() {
+            let mut event = set.kernel.lock().unwrap();
+            while !*event {
+                event = set.event.wait(event).unwrap();
+            }
+        }
+        switcher.join().unwrap();
+        sender.join().unwrap();
+    });
+}
