@@ -81,7 +81,9 @@ pub(super) fn check(
         while at < end {
             match covering(at)? {
                 None => return Ok(Err(PageError::Hole { at })),
-                Some(m) if !m.read => return Ok(Err(PageError::NoAccess { at })),
+                // What can be written can be read: no processor that Linux runs on here has pages for
+                // writing only, and Linux pins these for an adapter in hardware.
+                Some(m) if !m.read && !m.write => return Ok(Err(PageError::NoAccess { at })),
                 Some(m) if write && !m.write => return Ok(Err(PageError::ReadOnly { at })),
                 Some(m) => at = m.end,
             }

@@ -136,6 +136,15 @@ mod tests {
         assert_eq!(one(0x2800, true), Err(PageError::Hole { at: 0x3000 }));
     }
 
+    /// A mapping for writing alone can be read, too, by the processor and by an adapter.
+    #[test]
+    fn a_mapping_for_writing_alone_is_memory() {
+        let text = b"1000-2000 -w-p 00000000 00:00 0\n2000-3000 ---p 00000000 00:00 0\n";
+        let one = |start, write| check_text(text, [(start, 0x1000)], write);
+        assert_eq!((one(0x1000, true), one(0x1000, false)), (Ok(()), Ok(())));
+        assert_eq!(one(0x2000, false), Err(PageError::NoAccess { at: 0x2000 }));
+    }
+
     /// A registration of scattered pages asks about each mapping once, not about each page, in
     /// whatever order they come; and what it asked once still decides about every page.
     #[test]
