@@ -128,9 +128,67 @@ fn v2_preloaded_libraries_come_before_those_that_a_program_brings() {
     let program = program.to_str().unwrap();
     let without = run(&["--quiet", "--", program]);
     assert_eq!(text(&without.stdout), "its own, its own, 1\n", "{}", text(&without.stderr));
+    // Verbs V156: said without being asked.
+    let said = text(&run(&["--", program]).stderr);
+    assert!(said.contains("a libibverbs of its own") && said.contains("--preload"), "{said}");
     let with = run(&["--quiet", "--preload", "--", program]);
     let ours = "InfiniBand channel adapter, RDMA_CM_EVENT_ESTABLISHED, 0\n";
     assert_eq!(text(&with.stdout), ours, "{}", text(&with.stderr));
+}
+
+/// Verbs V156: what a program has used of Transom is said at its end, and `--require` makes nothing a status.
+#[test]
+fn v156_what_a_program_has_used_is_said_at_its_end() {
+    let code = |done: &Output| done.status.code();
+    let plain = run(&["--", "true"]);
+    assert_eq!(code(&plain), Some(0));
+    let wanted = "true[";
+    let why = "made no queue pair: nothing asked Transom's libibverbs for a device";
+    let said = text(&plain.stderr);
+    assert!(said.contains(wanted) && said.contains(why), "{said}");
+    let required = run(&["--require", "--", "true"]);
+    assert_eq!(code(&required), Some(96), "{}", text(&required.stderr));
+    let quiet = run(&["--require", "--quiet", "--", "true"]);
+    assert_eq!((code(&quiet), &*text(&quiet.stderr)), (Some(96), ""));
+    // The program's own status stays, and what it has printed.
+    let other = run(&["--require", "--quiet", "--", "sh", "-c", "echo printed; exit 7"]);
+    assert_eq!((code(&other), &*text(&other.stdout)), (Some(7), "printed\n"));
+    assert_eq!(code(&run(&["--require", "--no-paths", "--", "true"])), Some(2));
+
+    let source = r#"
+        #include <infiniband/verbs.h>
+        #include <stdlib.h>
+        #include <string.h>
+        int main(int count, char **words) {
+            if (count < 2) return 0;
+            struct ibv_device **list = ibv_get_device_list(NULL);
+            if (!strcmp(words[1], "list")) return 0;
+            struct ibv_context *context = ibv_open_device(list[0]);
+            if (!strcmp(words[1], "open")) return 0;
+            struct ibv_pd *pd = ibv_alloc_pd(context);
+            struct ibv_cq *cq = ibv_create_cq(context, 1, NULL, NULL, 0);
+            struct ibv_qp_init_attr attr = {
+                .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+            return ibv_create_qp(pd, &attr) == NULL;
+        }"#;
+    let Some(program) = compiled(source, "uses", &["-libverbs"]) else { return };
+    let program = program.to_str().unwrap();
+    for (word, wanted, status) in [
+        ("list", "made no queue pair: it asked for the devices, and opened none", 96),
+        ("open", "made no queue pair: it opened the device, and went no further", 96),
+        ("make", "queue pairs: 1, connections: 0, bytes of its requests: 0, no request failed", 0),
+    ] {
+        let done = run(&["--require", "--", program, word]);
+        assert!(text(&done.stderr).contains(wanted), "{word}: {}", text(&done.stderr));
+        assert_eq!(code(&done), Some(status), "{word}");
+        // A process that the program starts counts for it.
+        let script = format!("'{program}' {word}");
+        let done = run(&["--require", "--", "sh", "-c", &format!("{script}; true")]);
+        assert!(text(&done.stderr).contains(wanted), "{word}: {}", text(&done.stderr));
+        assert_eq!(code(&done), Some(status), "{word}, as a child");
+    }
+    let quiet = run(&["--quiet", "--", program, "make"]);
+    assert_eq!((code(&quiet), &*text(&quiet.stderr)), (Some(0), ""));
 }
 
 /// Verbs V32: the kind reaches the program, and a kind that there is not starts none.

@@ -1,6 +1,7 @@
 //! A library to be preloaded: calls that take a path go on to the next definition, with the paths of
 //! Transom's verbs device changed (Verbs V106). Nothing is allocated and nothing is started, so the
-//! calls serve before `main` and in signal handlers, too.
+//! calls serve before `main` and in signal handlers, too. At the end of a process that `transom run` leads
+//! to, the library says if no queue pair was made ([`end`]).
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -9,6 +10,7 @@
     reason = "the C library's calls, under its names and contracts"
 )]
 
+mod end;
 mod rewrite;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

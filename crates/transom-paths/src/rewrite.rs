@@ -119,18 +119,28 @@ pub(crate) unsafe fn instead(path: *const c_char, room: &mut [u8; LONGEST]) -> *
     }
     // SAFETY: this function's contract.
     let text = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let ours = is_looked_at(text) || text.starts_with(CHARACTER_DEVICE);
-    if !ours || !transom_environment::is_believed() {
+    if !(is_looked_at(text) || text.starts_with(CHARACTER_DEVICE)) {
         return path;
     }
-    // SAFETY: the name is a C string; the value is only read, before this function returns.
-    let sysfs = unsafe { libc::getenv(c"TRANSOM_SYSFS".as_ptr()) };
-    if sysfs.is_null() {
-        return path;
+    // SAFETY: the value is only read, before this function returns.
+    match unsafe { variable(c"TRANSOM_SYSFS") } {
+        Some(sysfs) if rewrite(text, sysfs.to_bytes(), room) => room.as_ptr().cast(),
+        _ => path,
     }
-    // SAFETY: a value of the environment is a C string.
-    let sysfs = unsafe { CStr::from_ptr(sysfs) }.to_bytes();
-    if rewrite(text, sysfs, room) { room.as_ptr().cast() } else { path }
+}
+
+/// The value of a variable, in a process whose environment may be believed.
+///
+/// # Safety
+/// The program does not change the variable while the value is used.
+pub(crate) unsafe fn variable<'a>(name: &CStr) -> Option<&'a CStr> {
+    if !transom_environment::is_believed() {
+        return None;
+    }
+    // SAFETY: the name is a C string.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: a value of the environment is a C string; this function's contract.
+    if value.is_null() { None } else { Some(unsafe { CStr::from_ptr(value) }) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::channel::{Acknowledged, Channel};
 use crate::context::{AsyncEvent, Context};
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Users};
-use crate::{explain, limits};
+use crate::{explain, limits, usage};
 
 /// A completion channel: its events name the queues that have news.
 #[derive(Debug)]
@@ -198,6 +198,7 @@ impl Queue {
     fn entry(&self, completion: &Completion) -> ibv_wc {
         let entry = crate::status::entry(completion);
         if entry.status != status::SUCCESS {
+            usage::failed(entry.status);
             explain::completion(&self.context, completion);
         }
         entry

@@ -243,6 +243,11 @@ impl Context {
         self.forget(&self.queue_pairs, number);
     }
 
+    /// Bytes that the requests of its queue pairs have named.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.queue_pairs.all().iter().map(|queue_pair| queue_pair.bytes()).sum()
+    }
+
     /// The queue pair of a number.
     pub(crate) fn queue_pair(&self, number: u32) -> Option<Arc<QueuePair>> {
         self.queue_pairs.get(number)

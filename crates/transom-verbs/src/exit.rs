@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::process::PerProcess;
-use crate::{explain, rsocket, sys};
+use crate::{explain, rsocket, sys, usage};
 
 /// How long a stream may take to end in order.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
@@ -47,6 +47,7 @@ extern "C" fn at_exit() {
             let _ = context.adapter.finish(PATIENCE);
         }
         explain::count_at_exit();
+        usage::report(&all);
         // Threads of the program may still use them.
         std::mem::forget(all);
     });

@@ -40,6 +40,7 @@ mod sysfs;
 mod text;
 mod timers;
 mod transitions;
+mod usage;
 mod window;
 mod xrc;
 

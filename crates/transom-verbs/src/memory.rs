@@ -9,7 +9,7 @@ use transom_memory::{Rights, Segment, Token};
 use crate::abi::access;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::limits;
+use crate::{explain, limits};
 
 /// A protection domain.
 #[derive(Debug)]
@@ -190,11 +190,16 @@ pub(crate) fn rights(flags: u32) -> Result<Rights> {
         | access::HUGETLB
         | access::OPTIONAL_RANGE;
     if flags & !KNOWN != 0 {
-        return Err(Errno::EOPNOTSUPP);
+        return Err(explain::refused(Errno::EOPNOTSUPP, || {
+            format!("ibv_reg_mr: this device has no access flags {:#x}", flags & !KNOWN)
+        }));
     }
     let writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     if writes && flags & access::LOCAL_WRITE == 0 {
-        return Err(Errno::EINVAL);
+        return Err(explain::invalid(|| {
+            "ibv_reg_mr: IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE, too"
+                .to_owned()
+        }));
     }
     Ok(Rights::LOCAL_READ
         | remote_rights(flags)
@@ -230,7 +235,9 @@ impl Region {
         let rights = rights(flags)?;
         let wraps = host.checked_add(length).is_none() || iova.checked_add(length).is_none();
         if wraps || length > limits::REGION {
-            return Err(Errno::EINVAL);
+            return Err(explain::invalid(|| {
+                format!("ibv_reg_mr: {length} bytes at {host:#x} are more than memory has")
+            }));
         }
         let context = &domain.context;
         context.counters.regions.take()?;
@@ -243,7 +250,9 @@ impl Region {
         };
         let token = registered.map_err(|error| {
             context.counters.regions.give_back();
-            Errno::from(error)
+            explain::refused(Errno::from(error.status), || {
+                format!("ibv_reg_mr of {length} bytes at {host:#x}: {error}")
+            })
         })?;
         domain.join();
         let (handle, domain, access) =

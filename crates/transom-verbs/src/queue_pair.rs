@@ -3,7 +3,7 @@
 mod posting;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::memory::{Domain, remote_rights};
 use crate::receive::SharedQueue;
 use crate::rendezvous::{Number, Rendezvous};
 use crate::xrc::XrcDomain;
-use crate::{datagram, explain, gid, limits, timers, transitions};
+use crate::{datagram, explain, gid, limits, timers, transitions, usage};
 
 pub(crate) use posting::{atomic, of_length, operation};
 
@@ -54,6 +54,8 @@ pub(crate) struct QueuePair {
     attributes: Mutex<ibv_qp_attr>,
     /// Sends posted in SQD, until it goes on.
     held: Mutex<Vec<Held>>,
+    /// Bytes that its requests have named.
+    bytes: AtomicU64,
     /// Domain and queues do not count it any more.
     left: AtomicBool,
 }
@@ -129,13 +131,20 @@ const SEND_OPS: u64 = ops::WRITE
 
 /// The sizes granted for those asked for (Verbs V28, Verbs V52, Verbs V53).
 fn granted(asked: ibv_qp_cap, shared: bool) -> Result<ibv_qp_cap> {
-    let fits = asked.max_send_wr <= limits::DEPTH
-        && (shared || asked.max_recv_wr <= limits::DEPTH)
-        && asked.max_send_sge <= limits::SGE
-        && (shared || asked.max_recv_sge <= limits::SGE)
-        && asked.max_inline_data <= limits::INLINE;
-    if !fits {
-        return Err(Errno::EINVAL);
+    let of_receives = |most| if shared { u32::MAX } else { most };
+    let sizes = [
+        ("max_send_wr", asked.max_send_wr, limits::DEPTH),
+        ("max_recv_wr", asked.max_recv_wr, of_receives(limits::DEPTH)),
+        ("max_send_sge", asked.max_send_sge, limits::SGE),
+        ("max_recv_sge", asked.max_recv_sge, of_receives(limits::SGE)),
+        ("max_inline_data", asked.max_inline_data, limits::INLINE),
+    ];
+    for (name, asked, most) in sizes {
+        if asked > most {
+            return Err(explain::invalid(|| {
+                format!("ibv_create_qp: {name} is {asked}, and may be {most} at most")
+            }));
+        }
     }
     let depth = |asked: u32| if asked == 0 { 0 } else { asked.next_power_of_two() };
     Ok(ibv_qp_cap {
@@ -249,8 +258,10 @@ impl QueuePair {
             state: AtomicU32::new(qps::RESET),
             attributes: Mutex::default(),
             held: Mutex::default(),
+            bytes: AtomicU64::new(0),
             left: AtomicBool::new(false),
         });
+        usage::made();
         context.add_queue_pair(&queue_pair);
         if let Some(outlet) = &queue_pair.datagrams {
             queue_pair.receive.add_datagrams(&outlet.port);
@@ -260,6 +271,17 @@ impl QueuePair {
 
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.domain.context
+    }
+
+    /// Requests that name so many bytes were posted.
+    #[inline]
+    pub(crate) fn count(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that its requests have named.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn attributes(&self) -> MutexGuard<'_, ibv_qp_attr> {
@@ -385,16 +407,31 @@ impl QueuePair {
     fn check_address(&self, attr: &ibv_qp_attr) -> Result {
         let ah = &attr.ah_attr;
         if ah.is_global == 0 {
-            explain::line(
-                "RoCE needs a GID: give the program a GID index (`-g 0`, `-x 0`); this port has no LIDs",
-            );
-            return Err(Errno::EINVAL);
+            return Err(no_address(
+                "no GRH in the address vector (is_global is 0), and RoCE needs a GID: give the program a GID \
+                 index (`-g 0`, `-x 0`; qperf: `-cm1`); this port has no LIDs",
+            ));
         }
         let destination = gid::address_of(crate::abi::gid_bytes(ah.grh.dgid));
-        let own = self.context().address(usize::from(ah.grh.sgid_index));
-        let usable = !destination.is_unspecified() && !destination.is_multicast();
-        if own.is_none() || !usable || ah.port_num != 1 {
-            return Err(Errno::EINVAL);
+        if destination.is_unspecified() {
+            return Err(no_address(
+                "dgid is zero: it has to be a GID of the peer's port (`ibv_query_gid` there)",
+            ));
+        }
+        if destination.is_multicast() {
+            return Err(no_address("dgid is a multicast group, which only datagrams reach"));
+        }
+        if self.context().address(usize::from(ah.grh.sgid_index)).is_none() {
+            let index = ah.grh.sgid_index;
+            return Err(no_address(&format!(
+                "sgid_index is {index}, and that entry of the GID table is empty"
+            )));
+        }
+        if ah.port_num != 1 {
+            return Err(no_address(&format!(
+                "ah_attr.port_num is {}, and the port is 1",
+                ah.port_num
+            )));
         }
         Ok(())
     }
@@ -515,11 +552,18 @@ impl QueuePair {
     }
 }
 
+/// An address vector that is refused.
+#[track_caller]
+fn no_address(why: &str) -> Errno {
+    explain::invalid(|| format!("ibv_modify_qp: {why}"))
+}
+
 impl Drop for QueuePair {
     fn drop(&mut self) {
         let context = self.context();
         // A forked child leaves the parent's ports alone: their lock may be a thread's that it has not.
         if !context.adapter.is_forked() {
+            usage::ended(self.bytes());
             context.ports.give_back(self.number);
             crate::rendezvous::close_idle_later(context);
         }

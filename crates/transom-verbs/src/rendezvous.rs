@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use transom_engine::{Status, raw};
+use transom_engine::{EndReason, Status, raw};
 use transom_wire::ReadLimits;
 
 use crate::abi::{gid_bytes, qps};
@@ -21,7 +21,7 @@ use crate::errno::{Errno, Result};
 use crate::kind::kind;
 use crate::queue_pair::QueuePair;
 use crate::requests::Passive;
-use crate::{cm, explain, gid, limits, timers};
+use crate::{cm, explain, gid, limits, timers, usage};
 
 use hello::{Hello, type_of_peer};
 pub(crate) use ports::{FIRST_PORT, Number, Ports, close_idle_later};
@@ -65,6 +65,10 @@ struct Inner {
     stream: Option<Arc<raw::Connector>>,
     /// The connection is established.
     open: bool,
+    /// Since the queue pair came to RTR, one was.
+    met: bool,
+    /// How the last attempt to connect has ended.
+    last: Option<Status>,
     /// Requests of peers that came too early.
     held: VecDeque<(Arc<raw::Connector>, Instant)>,
 }
@@ -126,6 +130,7 @@ impl Rendezvous {
         let (round, held) = {
             let mut inner = self.lock();
             inner.round += 1;
+            (inner.met, inner.last) = (false, None);
             (inner.round, std::mem::take(&mut inner.held))
         };
         for (connector, _) in held {
@@ -146,6 +151,31 @@ impl Rendezvous {
                 dial(&queue_pair, round, pause);
             }
         });
+    }
+
+    /// Why the queue pair has no stream: `None` if it has, or had one.
+    pub(crate) fn why_none(&self, queue_pair: &QueuePair) -> Option<String> {
+        let ends = ends(queue_pair)?;
+        let (met, last) = {
+            let inner = self.lock();
+            (inner.met, inner.last)
+        };
+        if met || is_itself(queue_pair, &ends) || cm::is_alias(ends.destination) {
+            return None;
+        }
+        let why = match last {
+            _ if ends.port().is_none() => "no queue pair has such a number",
+            Some(Status::ConnectionRefused) => {
+                "no process listens at the port that the number names"
+            }
+            Some(_) => "its process has no such queue pair, or one that expects another peer",
+            None => "it did not connect, and was not reached",
+        };
+        let Ends { destination, peer, .. } = ends;
+        Some(format!(
+            "no queue pair {destination:#08x} answers at {peer}: {why}. Is the number right, and its byte \
+             order?"
+        ))
     }
 
     fn taking(&self) -> MutexGuard<'_, ()> {
@@ -246,6 +276,10 @@ fn dialled(
     if status == Status::Canceled {
         return;
     }
+    // An answer without a connection is a rejection, as one that fits no queue pair is.
+    let nobody = matches!(connector.ended(), Some(EndReason::Link(_)));
+    let refused = status == Status::ConnectionRefused && nobody;
+    queue_pair.rendezvous.lock().last = Some(if refused { status } else { Status::InvalidRequest });
     let next = (pause * 2).min(LONGEST_PAUSE);
     queue_pair.rendezvous.dial_later(queue_pair, round, pause, next);
 }
@@ -270,8 +304,9 @@ fn established(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, rou
         {
             return;
         }
-        inner.open = true;
+        (inner.open, inner.met) = (true, true);
     }
+    usage::connected();
     let later = (Arc::downgrade(queue_pair), Arc::downgrade(connector));
     let sink = raw::Sink::call(move |_| {
         let (queue_pair, connector) = later;

@@ -4,8 +4,8 @@ use transom_engine::QueuePairKind;
 
 use crate::abi::mask::*;
 use crate::abi::{ibv_qp_attr, qps};
-use crate::errno::{Errno, Result};
-use crate::limits;
+use crate::errno::Result;
+use crate::{explain, limits};
 
 /// A transition. CUR_STATE and STATE are bits like the others, but STATE is never among them.
 struct Row {
@@ -167,6 +167,49 @@ fn rows(kind: QueuePairKind) -> &'static [Row] {
     }
 }
 
+const STATES: [&str; 7] = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"];
+
+fn name(state: u32) -> &'static str {
+    STATES.get(state as usize).copied().unwrap_or("no state")
+}
+
+const BITS: [(u32, &str); 20] = [
+    (CUR_STATE, "CUR_STATE"),
+    (EN_SQD_ASYNC_NOTIFY, "EN_SQD_ASYNC_NOTIFY"),
+    (ACCESS_FLAGS, "ACCESS_FLAGS"),
+    (PKEY_INDEX, "PKEY_INDEX"),
+    (PORT, "PORT"),
+    (QKEY, "QKEY"),
+    (AV, "AV"),
+    (PATH_MTU, "PATH_MTU"),
+    (TIMEOUT, "TIMEOUT"),
+    (RETRY_CNT, "RETRY_CNT"),
+    (RNR_RETRY, "RNR_RETRY"),
+    (RQ_PSN, "RQ_PSN"),
+    (MAX_QP_RD_ATOMIC, "MAX_QP_RD_ATOMIC"),
+    (ALT_PATH, "ALT_PATH"),
+    (MIN_RNR_TIMER, "MIN_RNR_TIMER"),
+    (SQ_PSN, "SQ_PSN"),
+    (MAX_DEST_RD_ATOMIC, "MAX_DEST_RD_ATOMIC"),
+    (PATH_MIG_STATE, "PATH_MIG_STATE"),
+    (DEST_QPN, "DEST_QPN"),
+    (1 << 17, "CAP"),
+];
+
+/// The bits of a mask, as programs write them without their prefix `IBV_QP_`.
+fn bits(mask: u32) -> String {
+    let mut rest = mask;
+    let mut words = Vec::new();
+    for (bit, word) in BITS.into_iter().filter(|(bit, _)| mask & bit != 0) {
+        rest &= !bit;
+        words.push(word.to_owned());
+    }
+    if rest != 0 {
+        words.push(format!("{rest:#x}"));
+    }
+    words.join(", ")
+}
+
 /// The state that `attr` with `mask` leads to from `current`: `EINVAL` if the mask lacks a bit that
 /// the transition requires, or has one that it does not know.
 pub(crate) fn target(
@@ -177,34 +220,57 @@ pub(crate) fn target(
 ) -> Result<u32> {
     let to = if mask & STATE == 0 { current } else { attr.qp_state };
     let asked = mask & !STATE;
+    let change = || format!("ibv_modify_qp, {} to {}", name(current), name(to));
+    let superfluous = |known: u32| {
+        explain::invalid(|| format!("{}: takes no {}", change(), bits(asked & !known)))
+    };
     if matches!(to, RESET | ERR) && mask & STATE != 0 {
-        return if asked & !CUR_STATE == 0 { Ok(to) } else { Err(Errno::EINVAL) };
+        return if asked & !CUR_STATE == 0 { Ok(to) } else { Err(superfluous(CUR_STATE)) };
     }
-    let row =
-        rows(kind).iter().find(|row| (row.from, row.to) == (current, to)).ok_or(Errno::EINVAL)?;
-    let complete = asked & row.required == row.required;
-    let known = asked & !(row.required | row.optional) == 0;
-    let named = mask & CUR_STATE == 0 || attr.cur_qp_state == current;
-    if complete && known && named { Ok(to) } else { Err(Errno::EINVAL) }
+    let row = rows(kind).iter().find(|row| (row.from, row.to) == (current, to));
+    let row = row.ok_or_else(|| {
+        explain::invalid(|| format!("{}: a queue pair of this type has no such way", change()))
+    })?;
+    let missing = row.required & !asked;
+    if missing != 0 {
+        return Err(explain::invalid(|| format!("{}: lacks {}", change(), bits(missing))));
+    }
+    if asked & !(row.required | row.optional) != 0 {
+        return Err(superfluous(row.required | row.optional));
+    }
+    if mask & CUR_STATE != 0 && attr.cur_qp_state != current {
+        return Err(explain::invalid(|| {
+            format!("{}: cur_qp_state says {}", change(), name(attr.cur_qp_state))
+        }));
+    }
+    Ok(to)
 }
 
 /// The values of the attributes in `mask`, but for addresses (Verbs V62).
 pub(crate) fn values(attr: &ibv_qp_attr, mask: u32) -> Result {
     let reads = limits::READS as u8;
-    let sound = [
-        (PKEY_INDEX, attr.pkey_index == 0),
-        (PORT, attr.port_num == 1),
-        (MAX_QP_RD_ATOMIC, attr.max_rd_atomic <= reads),
-        (MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic <= reads),
-        (PATH_MTU, (1..=crate::environment::mtu()).contains(&attr.path_mtu)),
-        (TIMEOUT, attr.timeout <= 31),
-        (RETRY_CNT, attr.retry_cnt <= 7),
-        (RNR_RETRY, attr.rnr_retry <= 7),
-        (MIN_RNR_TIMER, attr.min_rnr_timer <= 31),
-        (ACCESS_FLAGS, attr.qp_access_flags < 1 << 10),
+    let mtu = crate::environment::mtu();
+    let limits = [
+        (PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0, 0),
+        (PORT, "port_num", attr.port_num.into(), 1, 1),
+        (MAX_QP_RD_ATOMIC, "max_rd_atomic", attr.max_rd_atomic.into(), 0, reads.into()),
+        (MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr.max_dest_rd_atomic.into(), 0, reads.into()),
+        (PATH_MTU, "path_mtu", attr.path_mtu, 1, mtu),
+        (TIMEOUT, "timeout", attr.timeout.into(), 0, 31),
+        (RETRY_CNT, "retry_cnt", attr.retry_cnt.into(), 0, 7),
+        (RNR_RETRY, "rnr_retry", attr.rnr_retry.into(), 0, 7),
+        (MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer.into(), 0, 31),
+        (ACCESS_FLAGS, "qp_access_flags", attr.qp_access_flags, 0, (1 << 10) - 1),
     ];
-    let wrong = sound.iter().any(|(bit, sound)| mask & bit != 0 && !sound);
-    if wrong { Err(Errno::EINVAL) } else { Ok(()) }
+    for (bit, name, value, least, most) in limits {
+        let value: u32 = value;
+        if mask & bit != 0 && !(least..=most).contains(&value) {
+            return Err(explain::invalid(|| {
+                format!("ibv_modify_qp: {name} is {value}, and may be {least} to {most}")
+            }));
+        }
+    }
+    Ok(())
 }
 
 /// Keep the attributes in `mask`.
@@ -239,6 +305,7 @@ pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::Errno;
 
     const KINDS: [QueuePairKind; 5] = [
         QueuePairKind::Rc,

@@ -343,6 +343,47 @@ fn ports_order_of_events_and_queue_pairs_of_the_program() {
     run("ports");
 }
 
+/// Verbs V97: each mistake has its sentence.
+#[test]
+fn mistakes_are_explained() {
+    let Some(program) = support::compile(&source("mistakes"), "mistakes") else { return };
+    let done = Command::new(&program)
+        .env("LD_LIBRARY_PATH", support::libraries())
+        .env("TRANSOM_EXPLAIN", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let told = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{}\n{told}{said}", done.status);
+    for wanted in [
+        "mistakes[",
+        "REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE",
+        "max_inline_data is 100000, and may be 4096 at most",
+        "takes receives from INIT on",
+        "takes sends from RTS on",
+        "RESET to RTR: a queue pair of this type has no such way",
+        "INIT to RTR: lacks AV, PATH_MTU",
+        "port_num is 2, and may be 1 to 1",
+        "no GRH in the address vector",
+        "dgid is zero",
+        "sgid_index is 200",
+        "bytes inline, and the queue pair takes",
+        "5 entries, and the queue takes",
+        "a queue is full",
+        "no queue pair 0x000011 answers at",
+    ] {
+        assert!(said.contains(wanted), "{wanted}:\n{said}");
+    }
+    let full = said.lines().filter(|line| line.contains("a queue is full")).count();
+    assert_eq!(full, 2, "each kind is said twice:\n{said}");
+    let silent = Command::new(&program)
+        .env("LD_LIBRARY_PATH", support::libraries())
+        .env("TRANSOM_EXPLAIN", "0")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&silent.stderr), "");
+}
+
 /// Verbs V5, Verbs V9, Verbs V19, Verbs V20, Verbs V21, Verbs V22, Verbs V23, Verbs V24, Verbs V27, Verbs V31,
 /// Verbs V39, Verbs V98, Verbs V109, Verbs V110, Verbs V147.
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use transom_command::exit::{Exit, Failure, Outcome, system};
@@ -83,6 +83,27 @@ pub(super) fn sysfs(
     // The libraries write into no folder that others may change, and follow no link to one.
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
     made.and_then(|()| path.canonicalize()).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// An empty file of this process's number, in a directory of this user's alone. Those of processes that
+/// have ended without a look at theirs are removed.
+///
+/// # Errors
+/// A sentence, if there is none.
+pub(super) fn run_file() -> Result<PathBuf, String> {
+    const NAME: &str = "run-";
+    let folder = Folder::of_user().map_err(|error| error.to_string())?;
+    for old in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+        let name = old.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            let _ = fs::remove_file(old.path());
+        }
+    }
+    let path = folder.path().join(format!("{NAME}{}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    made.map(|_| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Links to libraries that cargo has built: beside them, or in a directory of this user's alone.

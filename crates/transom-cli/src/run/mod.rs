@@ -43,9 +43,12 @@ pub(crate) struct Args {
     /// The addresses that the device shows, separated by commas [default: all of this host]
     #[arg(long, value_name = "ADDRESSES")]
     address: Option<String>,
-    /// Explain nothing on standard error
+    /// Print nothing on standard error: no explanations, and not what the program has used at its end
     #[arg(long)]
     quiet: bool,
+    /// Exit with 96 if the program would exit with 0, and has made no queue pair
+    #[arg(long, conflicts_with = "no_paths")]
+    require: bool,
     /// Have the program answer `transom ps` and `transom show`
     #[arg(long)]
     inspect: bool,
@@ -72,7 +75,8 @@ pub(crate) struct Args {
         require_equals = true,
         default_missing_value = "on",
         conflicts_with_all = [
-            "tcp", "process", "preload", "no_paths", "kind", "device", "address"
+            "tcp", "process", "preload", "no_paths", "kind", "device", "address",
+            "require"
         ]
     )]
     sockets: Option<String>,
@@ -166,6 +170,28 @@ impl Args {
         }
         let form = self.env.is_some() && environment::Form::from_str(word, true).is_ok();
         form.then(|| format!("--env={word}, with a `=`"))
+    }
+
+    /// `TRANSOM_RUN`: this process, which the program becomes, what is wanted at its end, and the file in
+    /// which its libraries say how far they were used.
+    fn run_file(&self) -> Option<(&'static str, OsString)> {
+        let wishes = match (self.quiet, self.require) {
+            (true, false) => return None,
+            (true, true) => "r",
+            (false, true) => "nr",
+            (false, false) => "n",
+        };
+        match library::run_file() {
+            Ok(file) => {
+                let mut text = OsString::from(format!("{}:{wishes}:", std::process::id()));
+                text.push(file);
+                Some(("TRANSOM_RUN", text))
+            }
+            Err(error) => {
+                eprintln!("transom: what the program uses will not be known: {error}");
+                None
+            }
+        }
     }
 
     /// Additions to the program's environment.
@@ -280,7 +306,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             let device = args.device.as_deref().unwrap_or("transom0");
             eprintln!("transom: device {device}, libraries of {}", libraries.display());
         }
-        let error = Command::new(&program.path).arg0(name).args(arguments).envs(variables).exec();
+        let mut command = Command::new(&program.path);
+        command.arg0(name).args(arguments).envs(variables);
+        if args.sockets.is_none() {
+            command.envs(args.run_file());
+        }
+        let error = command.exec();
         eprintln!("transom: start {}: {error}", program.path.display());
         Ok(Some(ExitCode::from(126)))
     };

@@ -10,7 +10,7 @@ use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
 use crate::queue_pair::QueuePair;
-use crate::{limits, resolution, timers};
+use crate::{explain, limits, resolution, timers, usage};
 
 /// How long a connect that meets no listener is repeated (Verbs V123), and how often. Half a second
 /// is too short for perftest's second listener on a loaded machine.
@@ -28,7 +28,12 @@ impl Id {
         {
             let mut inner = self.lock();
             if inner.state != State::RouteResolved {
-                return Err(Errno::EINVAL);
+                return Err(explain::invalid(|| {
+                    format!(
+                        "rdma_connect: behind ROUTE_RESOLVED, and once; the id is {:?}",
+                        inner.state
+                    )
+                }));
             }
             inner.state = State::Connecting;
             inner.parameters = parameters;
@@ -160,6 +165,7 @@ impl Id {
         let connector = self.lock().connector.clone().ok_or(Errno::EINVAL)?;
         connector.complete_connect()?;
         self.established();
+        usage::connected();
         self.watch();
         Ok(())
     }

@@ -17,10 +17,18 @@ impl Id {
     pub(crate) fn bind(self: &Arc<Id>, address: SocketAddr) -> Result {
         let mut inner = self.lock();
         if inner.state != State::Idle {
-            return Err(Errno::EINVAL);
+            return Err(explain::invalid(|| "rdma_bind_addr: the id has an address".to_owned()));
         }
         let shared = inner.shares_port;
-        self.take_port(&mut inner, address, shared)?;
+        self.take_port(&mut inner, address, shared).map_err(|error| match error {
+            Errno::EADDRINUSE => explain::refused(error, || {
+                format!("rdma_bind_addr: another id of this host has port {} there", address.port())
+            }),
+            Errno::EADDRNOTAVAIL => explain::refused(error, || {
+                format!("rdma_bind_addr: {} is no address of this host", address.ip())
+            }),
+            error => error,
+        })?;
         inner.state = State::Bound;
         Ok(())
     }

@@ -42,6 +42,11 @@ pub(super) fn release(alias: u32) {
     aliases(|all| all.ids.remove(&alias));
 }
 
+/// Whether the number stands for a connection.
+pub(crate) fn is_alias(number: u32) -> bool {
+    aliases(|all| all.ids.contains_key(&number))
+}
+
 /// A queue pair goes to RTR with the alias of a connection as its destination (Verbs V128). Where there is
 /// no such connection, or another queue pair has it, the number is one that no peer answers to.
 pub(crate) fn join(queue_pair: &Arc<QueuePair>, alias: u32) -> Result {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_engine::raw;
 use transom_wire::ReadLimits;
 
-pub(crate) use alias::join;
+pub(crate) use alias::{is_alias, join};
 pub(crate) use group::Joined;
 
 use crate::channel::{Acknowledged, Channel};

@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
 use crate::requests::{self, Passive};
 use crate::resolution::{Datagrams, Question};
-use crate::{gid, limits};
+use crate::{explain, gid, limits, usage};
 
 impl Id {
     pub(crate) fn listen(self: &Arc<Id>, backlog: usize) -> Result {
@@ -126,7 +126,12 @@ impl Id {
         let (connector, joined) = {
             let mut inner = self.lock();
             if inner.state != State::Requested {
-                return Err(Errno::EINVAL);
+                return Err(explain::invalid(|| {
+                    format!(
+                        "rdma_accept: the id of a CONNECT_REQUEST, once; this one is {:?}",
+                        inner.state
+                    )
+                }));
             }
             inner.parameters = parameters;
             (inner.connector.clone().ok_or(Errno::EINVAL)?, inner.joined.upgrade())
@@ -181,6 +186,7 @@ impl Id {
                 inner.channel.push(event);
             }
         }
+        usage::connected();
         self.watch();
     }
 

@@ -15,7 +15,7 @@ use crate::errno::{Errno, Result};
 use crate::explain;
 use crate::gid::{self, Gid};
 use crate::kind::kind;
-use crate::sysfs;
+use crate::{sysfs, usage};
 
 /// The one device. Vendor libraries look behind the structure whether a device is theirs (Verbs V19).
 #[repr(C)]
@@ -79,6 +79,7 @@ fn gids(fresh: bool) -> Vec<Gid> {
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     pointer(|| {
         let found = gids(true);
+        usage::reached(usage::Stage::Listed);
         if let Some(sysfs) = environment::variable("TRANSOM_SYSFS") {
             // Programs that look there do without, where that cannot be written.
             if let Err(error) = sysfs::write(sysfs.as_ref(), environment::device(), &found) {
@@ -131,6 +132,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 
 /// A new context of the device.
 pub(crate) fn open() -> Result<*mut ibv_context> {
+    usage::reached(usage::Stage::Opened);
     Ok(give(Context::open(gids(false))?, None))
 }
 

@@ -13,8 +13,8 @@ use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
-use crate::limits;
 use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation};
+use crate::{explain, limits};
 
 /// An entry of a list in the engine's words.
 #[inline]
@@ -124,10 +124,18 @@ unsafe fn destination(pair: &QueuePair, wr: &ibv_send_wr) -> Result<To> {
     unsafe { address::destination(handle, number, key) }
 }
 
+#[cold]
+#[track_caller]
+fn too_many(call: &str, given: usize, most: u32) -> Errno {
+    explain::invalid(|| format!("{call}: {given} entries, and the queue takes {most} at most"))
+}
+
+/// The bytes that it names.
+///
 /// # Safety
 /// A request of the program's with its list.
 #[inline]
-unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
+unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result<u64> {
     let to = &wr.wr;
     let mut bind = None;
     let operation = match wr.opcode {
@@ -153,8 +161,9 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     };
     // SAFETY: this function's contract.
     let given = unsafe { entries(wr.sg_list, wr.num_sge) }?;
-    if given.len() > pair.caps.max_send_sge as usize {
-        return Err(Errno::EINVAL);
+    let most = pair.caps.max_send_sge;
+    if given.len() > most as usize {
+        return Err(too_many("ibv_post_send", given.len(), most));
     }
     let inline = wr.send_flags & send::INLINE != 0;
     if inline && !may_be_inline(wr.opcode) {
@@ -162,7 +171,10 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
     }
     let length: u64 = given.iter().map(|entry| u64::from(entry.length)).sum();
     if inline && length > u64::from(pair.caps.max_inline_data) {
-        return Err(Errno::EINVAL);
+        return Err(explain::invalid(|| {
+            let most = pair.caps.max_inline_data;
+            format!("ibv_post_send: {length} bytes inline, and the queue pair takes {most} at most")
+        }));
     }
     let operation = of_length(operation, length, pair.longest());
     let to = match pair.kind() {
@@ -178,16 +190,17 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result {
             // SAFETY: this function's contract.
             unsafe { (*wr.bind_mw.mw).rkey = key };
         }
-        return Ok(());
+        return Ok(0);
     }
     match given {
         _ if inline => {
             // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
-            unsafe { post_inline(pair, &request, given, to) }
+            unsafe { post_inline(pair, &request, given, to) }?;
         }
-        [only] => pair.post_send(&request, Data::Sges(&[engine_entry(only)]), to),
-        _ => post_entries(pair, &request, given, to),
+        [only] => pair.post_send(&request, Data::Sges(&[engine_entry(only)]), to)?,
+        _ => post_entries(pair, &request, given, to)?,
     }
+    Ok(length)
 }
 
 // The room for many entries, and for inline data, is on the stack of calls that need it only.
@@ -232,7 +245,8 @@ pub(crate) unsafe extern "C" fn post_send(
         // SAFETY: a chain of requests of the program's, each with its list.
         while let Some(request) = unsafe { wr.as_ref() } {
             // SAFETY: as above.
-            unsafe { post_one(pair, request) }?;
+            let bytes = unsafe { post_one(pair, request) }?;
+            pair.count(bytes);
             wr = request.next;
         }
         Ok(())
@@ -260,7 +274,7 @@ unsafe fn post_receives(
             // SAFETY: as above.
             let given = unsafe { entries(receive.sg_list, receive.num_sge) }?;
             if given.len() > most_sge as usize {
-                return Err(Errno::EINVAL);
+                return Err(too_many("ibv_post_recv", given.len(), most_sge));
             }
             let mut list = List::new();
             // No message reaches what lies behind the longest one.

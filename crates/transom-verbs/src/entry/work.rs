@@ -64,6 +64,12 @@ impl Builder {
         }
     }
 
+    /// Bytes that the requests name.
+    fn length(&self) -> u64 {
+        let listed: u64 = self.entries.iter().map(|entry| u64::from(entry.length)).sum();
+        listed + self.bytes.len() as u64
+    }
+
     fn list(&self) -> impl Iterator<Item = Post<'_>> + Clone {
         self.requests.iter().map(|built| (built.request, self.data(built), built.to))
     }
@@ -150,6 +156,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         pair.sends()?;
         builder.judge_lengths(pair.longest());
         pair.post_all(builder.list())?;
+        pair.count(builder.length());
         for (window, key) in builder.bound.drain(..) {
             // SAFETY: windows of the program's, which it keeps until their requests are posted.
             unsafe { (*window).rkey = key };

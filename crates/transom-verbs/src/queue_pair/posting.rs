@@ -10,6 +10,7 @@ use super::{Destination, Held, Outlet, Post, QueuePair};
 use crate::abi::{qps, send, wr};
 use crate::datagram::Address;
 use crate::errno::{Errno, Result};
+use crate::explain;
 use crate::kind::kind;
 
 /// The name of immediate data, for a device that has none.
@@ -54,7 +55,9 @@ impl QueuePair {
     #[inline]
     pub(crate) fn sends(&self) -> Result {
         match self.state.load(Ordering::Acquire) {
-            qps::RESET | qps::INIT | qps::RTR => Err(Errno::EINVAL),
+            qps::RESET | qps::INIT | qps::RTR => Err(explain::invalid(|| {
+                format!("ibv_post_send: queue pair {:#08x} takes sends from RTS on", self.number)
+            })),
             _ if self.xrc.is_some() => Err(Errno::EINVAL), // it has no send queue
             _ => Ok(()),
         }
@@ -131,8 +134,21 @@ impl QueuePair {
     pub(crate) fn post_receive(&self, wr_id: u64, list: &[Sge]) -> Result {
         let elsewhere = self.shared.is_some()
             || matches!(self.kind(), QueuePairKind::XrcSend | QueuePairKind::XrcReceive);
-        if self.state.load(Ordering::Acquire) == qps::RESET || elsewhere {
-            return Err(Errno::EINVAL);
+        if elsewhere {
+            return Err(explain::invalid(|| {
+                format!(
+                    "ibv_post_recv: the receives of queue pair {:#08x} are a shared queue's",
+                    self.number
+                )
+            }));
+        }
+        if self.state.load(Ordering::Acquire) == qps::RESET {
+            return Err(explain::invalid(|| {
+                format!(
+                    "ibv_post_recv: queue pair {:#08x} takes receives from INIT on",
+                    self.number
+                )
+            }));
         }
         if self.caps.max_recv_wr == 0 {
             return Err(Errno::ENOMEM);
@@ -159,7 +175,11 @@ impl QueuePair {
 
 fn post_error(error: raw::Error) -> Errno {
     match error.status {
-        Status::NoMoreEntries => Errno::ENOMEM,
+        Status::NoMoreEntries => explain::refused(Errno::ENOMEM, || {
+            "a queue is full (ENOMEM from a post): a place is free once the completion of its request has \
+             been polled; programs may wait for that"
+                .to_owned()
+        }),
         Status::Forked => Errno::EIO,
         _ => Errno::EINVAL,
     }

@@ -8,8 +8,8 @@ use crate::entry::cm::ids::{finish, look, queue_pair, show};
 use crate::entry::minus_one;
 use crate::entry::queue_pair::show_state;
 use crate::errno::{Errno, Result};
-use crate::limits;
 use crate::resolution;
+use crate::{explain, limits};
 
 /// The program's parameters, and its private data of at most `most` bytes.
 ///
@@ -23,14 +23,19 @@ unsafe fn parameters<'a>(
     let Some(given) = (unsafe { given.as_ref() }) else {
         return Ok((Parameters::default(), &[]));
     };
-    let count = |asked: u8| match asked {
+    let count = |name, asked: u8| match asked {
         255 => Ok(limits::READS as u8),
         asked if u32::from(asked) <= limits::READS => Ok(asked),
-        _ => Err(Errno::EINVAL),
+        _ => Err(explain::invalid(|| {
+            format!(
+                "rdma_connect, rdma_accept: {name} is {asked}, and may be {} at most",
+                limits::READS
+            )
+        })),
     };
     let parameters = Parameters {
-        responder_resources: count(given.responder_resources)?,
-        initiator_depth: count(given.initiator_depth)?,
+        responder_resources: count("responder_resources", given.responder_resources)?,
+        initiator_depth: count("initiator_depth", given.initiator_depth)?,
         retry_count: given.retry_count.min(7),
         rnr_retry_count: given.rnr_retry_count.min(7),
     };
@@ -43,7 +48,9 @@ unsafe fn parameters<'a>(
 unsafe fn data<'a>(bytes: *const c_void, length: u8, most: usize) -> Result<&'a [u8]> {
     let length = usize::from(length);
     if length > most || (length > 0 && bytes.is_null()) {
-        return Err(Errno::EINVAL);
+        return Err(explain::invalid(|| {
+            format!("rdma_cm: {length} bytes of private data, and {most} may come with this call")
+        }));
     }
     if length == 0 {
         return Ok(&[]);
