@@ -9,6 +9,7 @@
 //! | `young` | connections that have not proven to last: TCP, and counted |
 //! | `control` | messages beside the bytes of a `recvmsg` |
 //! | `stream` | receiving and sending |
+//! | `said` | what has become of the connections, for the last line of a process that is asked |
 //! | `ready` | whether a socket is ready, and waiting for one of several |
 //! | `epoll` | epoll sets with switched sockets |
 //! | `process`, `mutex` | which process this is, behind any `fork`, and locks that it can use |
@@ -36,6 +37,7 @@ mod mutex;
 mod offer;
 mod process;
 mod ready;
+mod said;
 mod spin;
 mod stream;
 mod sys;

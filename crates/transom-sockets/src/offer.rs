@@ -13,11 +13,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use transom_switch::directory::{ENTRY, Entry, entries};
 use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
 use transom_switch::rules::Rules;
 use transom_switch::session::{Session, State};
 
 use super::mutex::Mutex;
+use super::said::Why;
 use super::sys;
 use super::table::{self, Socket};
 
@@ -93,6 +95,16 @@ pub(crate) fn may_switch() -> bool {
 pub(crate) fn wanted(at: SocketAddr) -> bool {
     let wishes = wishes();
     !table::is_frozen() && wishes.rules.switch(&wishes.program, at)
+}
+
+/// Why a connection that is not wanted is not.
+pub(crate) fn why_not() -> Why {
+    if table::is_frozen() { Why::Ring } else { Why::Rules }
+}
+
+/// This program's name.
+pub(crate) fn program_name() -> &'static str {
+    &wishes().program
 }
 
 /// The folder of this user, if it is this user's alone.
@@ -245,6 +257,11 @@ fn canonical(at: SocketAddr) -> SocketAddr {
 
 // --- markers ---
 
+/// Whether a descriptor is a socket.
+pub(crate) fn is_socket(fd: c_int) -> bool {
+    sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_ok()
+}
+
 /// Whether a descriptor is a TCP socket.
 pub(crate) fn is_tcp(fd: c_int) -> bool {
     sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
@@ -300,36 +317,44 @@ pub(crate) enum Outcome {
     /// The peer has offered nothing yet.
     Later,
     /// The connection stays with TCP for good.
-    Never,
+    Never(Why),
 }
 
 /// Offer a segment, or look for the one that the peer has offered. `counts`: the bytes that were sent and
 /// received. No other call uses the connection. `peer`: the kernel's number of the peer's socket, kept
 /// from one call to the next.
 pub(crate) fn grow(fd: c_int, side: Side, counts: (u64, u64), peer: &AtomicU64) -> Outcome {
-    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return Outcome::Never };
+    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else {
+        return Outcome::Never(Why::Short);
+    };
     let (at, to) = (canonical(at), canonical(to));
     let listening = if side == Side::Active { to } else { at };
-    if !is_here(to.ip()) || !wanted(listening) || !is_ordinary(fd) {
-        return Outcome::Never;
+    let judged = [
+        (is_here(to.ip()), Why::Elsewhere),
+        (wanted(listening), why_not()),
+        (is_ordinary(fd), Why::Options),
+    ];
+    if let Some((_, why)) = judged.into_iter().find(|(holds, _)| !holds) {
+        return Outcome::Never(why);
     }
     let grown = match side {
-        Side::Active => is_marked(to.port()).then(|| offer(fd, (at, to), counts)),
+        Side::Active if is_marked(to.port()) => offer(fd, (at, to), counts),
+        Side::Active => Err(Why::NoListener),
         Side::Passive => {
             if peer.load(Ordering::Relaxed) == 0 {
                 peer.store(cookie_of(to, at).unwrap_or_default(), Ordering::Relaxed);
             }
             let theirs = peer.load(Ordering::Relaxed);
             if theirs == 0 {
-                return Outcome::Never;
+                return Outcome::Never(Why::OtherUser);
             }
             let Some(segment) = segment_of(theirs) else {
                 return Outcome::Later;
             };
-            Some(claim(fd, segment, counts))
+            claim(fd, segment, counts)
         }
     };
-    grown.flatten().map_or(Outcome::Never, Outcome::Switched)
+    grown.map_or_else(Outcome::Never, Outcome::Switched)
 }
 
 /// Whether the kernel has counted the same bytes: none went past this library.
@@ -354,17 +379,22 @@ fn is_whole(fd: c_int, (sent, received): (u64, u64)) -> bool {
 }
 
 /// Make a segment for the connection. Without memory the connection stays with TCP.
-fn offer(fd: c_int, (at, to): (SocketAddr, SocketAddr), counts: (u64, u64)) -> Option<Segment> {
+fn offer(
+    fd: c_int,
+    (at, to): (SocketAddr, SocketAddr),
+    counts: (u64, u64),
+) -> Result<Segment, Why> {
     if !is_whole(fd, counts) {
-        return None;
+        return Err(Why::Past);
     }
-    let cookie = cookie(fd)?;
+    let cookie = cookie(fd).ok_or(Why::Memory)?;
     // Other programs need shared memory, too.
-    let (used, most) = sys::count_of_memory()?;
+    let (used, most) = sys::count_of_memory().ok_or(Why::Memory)?;
     if used >= most / 2 {
-        return None;
+        return Err(Why::Memory);
     }
-    let (id, mapped) = sys::shared_memory(segment_length(RING) as usize).ok()?;
+    let length = segment_length(RING) as usize;
+    let (id, mapped) = sys::shared_memory(length).map_err(|_| Why::Memory)?;
     let header = mapped.cast::<Header>();
     let segment = Segment { header, ring: RING, side: Side::Active };
     // The smallest ring of each side always has memory: each goes on, whatever larger ones get.
@@ -373,7 +403,7 @@ fn offer(fd: c_int, (at, to): (SocketAddr, SocketAddr), counts: (u64, u64)) -> O
     let reserved = sys::populate(first, HEADER + RING as usize)
         .and_then(|()| sys::populate(second, RING as usize));
     if reserved.is_err() {
-        return dropped(segment);
+        return dropped(segment).ok_or(Why::Memory);
     }
     // SAFETY: the mapping has room for it, begins at a page, and zeros are a header of atomics.
     let words = unsafe { &*header };
@@ -382,26 +412,26 @@ fn offer(fd: c_int, (at, to): (SocketAddr, SocketAddr), counts: (u64, u64)) -> O
     session.count_before(counts.0, counts.1);
     take_options(fd, &session);
     words.prepare(RING, cookie);
-    if enter(cookie, id) { Some(segment) } else { dropped(segment) }
+    if enter(cookie, id) { Ok(segment) } else { dropped(segment).ok_or(Why::Memory) }
 }
 
 /// Take the segment that the peer has offered.
-fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Option<Segment> {
+fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Result<Segment, Why> {
     // SAFETY: just mapped; words of atomics.
     let words = unsafe { &*segment.header };
     let session = Session::new(words, Side::Passive, segment.ring);
     let own = cookie(fd).unwrap_or_default();
     if own == 0 || !is_whole(fd, counts) {
-        return dropped(segment);
+        return dropped(segment).ok_or(Why::Past);
     }
     take_options(fd, &session);
     if !session.claim(own, counts.0, counts.1) {
-        return dropped(segment);
+        return dropped(segment).ok_or(Why::NotTaken);
     }
     note_claim(words.end(Side::Active).cookie.load(Ordering::Relaxed));
     let _ = session.road_out();
     no_delay(fd);
-    joined(segment, Side::Passive)
+    joined(segment, Side::Passive).ok_or(Why::NotTaken)
 }
 
 /// Options that the kernel must serve keep a socket on TCP.
@@ -566,43 +596,16 @@ pub(crate) fn leave(held: &Socket, fd: c_int) {
 
 // --- numbers of segments ---
 
-/// Bytes of an entry: a cookie; a number plus 1, or 0; and 1 once the segment was claimed. A cookie has its entry in
-/// one group.
-const ENTRY: usize = 16;
+/// A cookie has its entry in one group of these.
 const GROUP: usize = 8;
 const GROUPS: u64 = 2048;
 
 type Group = [u8; ENTRY * GROUP];
 
-struct Entry {
-    cookie: u64,
-    id: Option<u32>,
-    claimed: bool,
-}
-
-impl Entry {
-    fn bytes(&self) -> [u8; ENTRY] {
-        let number = self.id.map_or(0, |id| id.wrapping_add(1));
-        let mut bytes = [0; ENTRY];
-        bytes[..8].copy_from_slice(&self.cookie.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&number.to_ne_bytes());
-        bytes[12..].copy_from_slice(&u32::from(self.claimed).to_ne_bytes());
-        bytes
-    }
-}
-
 fn place(cookie: u64) -> i64 {
     // Cookies are counted up, a few for each processor.
     let mixed = cookie.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     (mixed % GROUPS) as i64 * size_of::<Group>() as i64
-}
-
-fn entries(group: &Group) -> impl Iterator<Item = Entry> {
-    group.chunks_exact(ENTRY).map(|entry| {
-        let word = |at: usize| entry[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
-        let cookie = entry[..8].try_into().map_or(0, u64::from_ne_bytes);
-        Entry { cookie, id: word(8).checked_sub(1), claimed: word(12) != 0 }
-    })
 }
 
 fn group(file: c_int, cookie: u64) -> Group {

@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use super::{epoll, lock, offer, sys, table, young};
+use super::{epoll, lock, offer, said, sys, table, young};
 
 /// A page that is cleared in the child of a fork, however it was made, and not in one of `vfork`. Its first word
 /// is 1 once the library knows the process.
@@ -69,6 +69,7 @@ fn begin() {
     young::forked(true);
     epoll::after_fork();
     table::after_fork();
+    said::after_fork();
 }
 
 /// Whether the table is this process's: not in the child of `vfork`, which has its own descriptors and its

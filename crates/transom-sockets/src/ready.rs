@@ -52,7 +52,7 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
         events |= PRI;
     }
     let ends = u64::from(incoming.finished) | u64::from(gone) << 1 | u64::from(read_shut) << 2;
-    let input = session.head_in() << 3 | ends;
+    let input = session.head_in() << interest::ENDS | ends;
     Ready { events, input, output: session.times_full() << 1 | u64::from(gone) }
 }
 

@@ -253,6 +253,10 @@ pub(crate) struct Receive<'a> {
     pub(crate) message: Option<&'a mut libc::msghdr>,
 }
 
+/// A flag of this library's own, in no program's way: a look begins at what is read next, whatever SO_PEEK_OFF
+/// says.
+pub(crate) const FROM_NEXT: c_int = 1 << 29;
+
 /// Receive.
 pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result<usize, Errno> {
     let Some(session) = held.session() else { return Err(libc::EBADF) };
@@ -278,24 +282,39 @@ fn receive_bytes(
         return Err(libc::EAGAIN);
     }
     let wanted = checked(what.vectors)?;
-    let all = what.flags & libc::MSG_WAITALL != 0 && what.flags & libc::MSG_PEEK == 0;
+    let peek = what.flags & libc::MSG_PEEK != 0;
+    let by_offset = what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
+    // A call that waits does so for this much: SO_RCVLOWAT (socket(7)), or all of it (recv(2)).
+    let low_water = session.end().low_water.load(Ordering::Relaxed).max(1) as usize;
+    let least = if what.flags & libc::MSG_WAITALL != 0 { wanted } else { low_water.min(wanted) };
     let mut done = 0;
     let mut patience = Patience::default();
     loop {
-        let got = attempt(held, session, fd, what, done);
-        match got {
+        let over_tcp = session.road_in() != Ok(Road::Ring);
+        match attempt(held, session, fd, what, done) {
             Ok(Got::Bytes(0)) => return Ok(done),
+            Ok(Got::Bytes(bytes)) if peek => {
+                let enough = bytes >= least || is_nonblocking(held, fd, what.flags);
+                if enough || patience.wait_for_more(held, session, fd, bytes).is_err() {
+                    return Ok(bytes);
+                }
+            }
             Ok(Got::Bytes(bytes)) => {
                 done += bytes;
                 epoll::taken(held);
-
-                if !all || done >= wanted {
+                // The last bytes that came over TCP do not end a read: those in the ring follow.
+                let border = over_tcp && done < wanted && session.road_in() == Ok(Road::Ring);
+                if done >= least && !border {
                     return Ok(done);
                 }
             }
+            Ok(Got::Nothing(_)) if done > 0 && done >= least => return Ok(done),
             Ok(Got::Nothing(road)) => {
+                let passed = if by_offset { peek_offset(session).unwrap_or(0) } else { 0 };
                 let waited = if is_nonblocking(held, fd, what.flags) {
                     Err(libc::EAGAIN)
+                } else if passed > 0 {
+                    patience.wait_for_more(held, session, fd, passed)
                 } else {
                     patience.wait_for_bytes(held, session, fd, road)
                 };
@@ -310,6 +329,29 @@ fn receive_bytes(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Where a look at the stream begins: SO_PEEK_OFF (socket(7)), if it is set.
+fn peek_offset(session: &Session<'_>) -> Option<usize> {
+    session.end().peek_offset.load(Ordering::Relaxed).checked_sub(1).map(|offset| offset as usize)
+}
+
+/// `bytes` were looked at, or taken: SO_PEEK_OFF moves on, or back.
+fn move_peek_offset(session: &Session<'_>, peek: bool, bytes: usize) {
+    if let Some(offset) = peek_offset(session) {
+        let moved = if peek { offset + bytes } else { offset.saturating_sub(bytes) };
+        session.end().peek_offset.store(moved as u32 + 1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that FIONREAD counts; `None`: the kernel has them all.
+pub(crate) fn unread(session: &Session<'_>, fd: c_int) -> Option<u64> {
+    let before = match session.road_in() {
+        Ok(Road::Ring) => 0,
+        Ok(Road::Tcp(Some(left))) => left.min(sys::unread(fd)),
+        _ => return None,
+    };
+    Some(before + session.arrived().map_or(0, |incoming| incoming.bytes))
 }
 
 fn is_nonblocking(held: &Socket, fd: c_int, flags: c_int) -> bool {
@@ -366,7 +408,7 @@ fn by_tcp(
         own = **message;
     }
     (own.msg_iov, own.msg_iovlen) = (vectors.as_mut_ptr(), vectors.len());
-    let flags = what.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+    let flags = what.flags & !(libc::MSG_WAITALL | FROM_NEXT) | libc::MSG_DONTWAIT;
     // SAFETY: the vectors are parts of the caller's buffers, and the rest is the caller's message.
     let got = unsafe { sys::receive_message(fd, &raw mut own, flags) };
     if let Some(message) = &mut what.message {
@@ -425,7 +467,9 @@ fn by_ring(
         if incoming.all > 0 && wanted == 0 {
             return Ok(Got::Bytes(0));
         }
-        let passed = if peek { done as u64 } else { 0 };
+        let by_offset = what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
+        let offset = if by_offset { peek_offset(session).unwrap_or(0) } else { 0 };
+        let passed = if peek { (offset + done) as u64 } else { 0 };
         // A read that has got something ends before the urgent byte.
         let there =
             if incoming.at_mark && done > 0 { 0 } else { incoming.bytes.saturating_sub(passed) };
@@ -452,9 +496,15 @@ fn by_ring(
             if done < wanted && (count == PIECE || (count as u64) < there) {
                 continue;
             }
+            if by_offset || !peek {
+                move_peek_offset(session, peek, done);
+            }
             return Ok(Got::Bytes(done));
         }
         if done > 0 {
+            if by_offset || !peek {
+                move_peek_offset(session, peek, done);
+            }
             return Ok(Got::Bytes(done));
         }
         if incoming.at_mark {
@@ -770,6 +820,28 @@ impl Patience {
             return self.nap(held, session, fd, (session.for_bytes(), NAP), &there);
         }
         ready::sleep_in_kernel(held, session, fd, self.deadline)
+    }
+
+    /// Behind a look that has shown less than the call waits for. An error: nothing more comes, or in time.
+    fn wait_for_more(
+        &mut self,
+        held: &Socket,
+        session: &Session<'_>,
+        fd: c_int,
+        seen: usize,
+    ) -> Result<(), Errno> {
+        let ended = || {
+            held.is_gone()
+                || session.end().read_shut.load(Ordering::Relaxed) != 0
+                || session.arrived().map_or(true, |incoming| incoming.finished)
+        };
+        let more = || session.arrived().is_ok_and(|incoming| incoming.all > seen as u64);
+        self.start(fd, libc::SO_RCVTIMEO);
+        let over = sys::now() >= self.deadline || session.road_in() != Ok(Road::Ring);
+        if !more() && (over || ended()) {
+            return Err(libc::EAGAIN);
+        }
+        self.nap(held, session, fd, (session.for_bytes(), NAP), &|| more() || ended())
     }
 
     fn wait_for_room(

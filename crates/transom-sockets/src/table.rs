@@ -14,6 +14,7 @@ use super::epoll::Set;
 use super::mutex::Mutex;
 use super::offer;
 pub(crate) use super::process::may_change;
+use super::said::{self, Why};
 use super::spin::Spin;
 use super::sys::{self, Errno};
 use super::young::{Direction, Young};
@@ -437,6 +438,7 @@ pub(crate) fn forget(fd: c_int) -> Option<Left> {
             super::epoll::forget(socket, fd);
             set(fd, UNKNOWN);
             if socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
+                said::ended(socket);
                 offer::leave(&held, fd);
                 socket.closing.store(true, Ordering::Release);
                 return Some(Left(held));
@@ -453,7 +455,7 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
             socket.descriptors.fetch_add(1, Ordering::AcqRel);
             if to <= 2 {
                 // Streams of the C library may use it.
-                socket.young.stay();
+                socket.young.stay(Why::Stream);
             }
             set(to, std::ptr::from_ref(socket) as usize);
         }
@@ -508,10 +510,25 @@ pub(crate) fn held_again(socket: &'static Socket) -> Held {
     Held(socket)
 }
 
+/// Each connection that this process has, once.
+pub(crate) fn each_connection(mut act: impl FnMut(&Socket)) {
+    let mut seen = Vec::new();
+    for word in known() {
+        let at = word.load(Ordering::Acquire);
+        if at >= WORDS
+            && !seen.contains(&at)
+            && let Some(held) = held(word, at)
+        {
+            seen.push(at);
+            act(&held);
+        }
+    }
+}
+
 /// A young connection stays with TCP for good.
-pub(crate) fn stays(fd: c_int) {
+pub(crate) fn stays(fd: c_int, why: Why) {
     if let Entry::Socket(socket) = entry(fd) {
-        socket.young.stay();
+        socket.young.stay(why);
     }
 }
 

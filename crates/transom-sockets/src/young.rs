@@ -19,6 +19,7 @@ use super::epoll::{self, Switch};
 use super::lock::Locked;
 use super::mutex::Mutex;
 use super::offer::{self, Outcome};
+use super::said::{Reason, Why};
 use super::sys::{self, Errno};
 use super::table::{self, Held, Socket};
 
@@ -86,9 +87,9 @@ impl Flight {
     }
 
     /// The connection stays with TCP for good.
-    pub(crate) fn stays(&self) {
+    pub(crate) fn stays(&self, why: Why) {
         if let Some(held) = &self.0 {
-            held.young.stay();
+            held.young.stay(why);
         }
     }
 }
@@ -135,6 +136,8 @@ pub(crate) struct Young {
     turns: AtomicU32,
     /// Something was received, and nothing was sent since.
     heard: AtomicBool,
+    /// The other side had offered nothing when this end looked.
+    not_offered: AtomicBool,
     /// Behind its first turn, some call of this library has waited for it by itself.
     asked: AtomicBool,
     /// The limits: turns, bytes sent, bytes received.
@@ -143,6 +146,8 @@ pub(crate) struct Young {
     most_received: AtomicU64,
     /// The kernel's number of the socket at the other end, once it is known.
     pub(crate) peer: AtomicU64,
+    /// Why the connection stays with TCP.
+    pub(crate) reason: Reason,
 }
 
 /// Shared memory of this process: where the next words are, and how many bytes are left in their page.
@@ -319,7 +324,9 @@ impl Young {
         }
         self.turns.store(0, Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
+        self.not_offered.store(false, Ordering::Relaxed);
         self.asked.store(false, Ordering::Relaxed);
+        self.reason.forget();
         let later = u32::from(side == Side::Passive);
         self.most_turns.store(TURNS + later, Ordering::Relaxed);
         self.most_sent.store(BYTES << later, Ordering::Relaxed);
@@ -329,8 +336,9 @@ impl Young {
 
     /// Another process may get the connection that counts apart: it stays with TCP for good, unless it is switched
     /// already.
-    pub(crate) fn stay(&self) {
+    pub(crate) fn stay(&self, why: Why) {
         let Some(word) = self.word() else { return };
+        self.reason.note(why);
         let begin = sys::now();
         loop {
             let seen = word.load(Ordering::Acquire);
@@ -361,6 +369,20 @@ impl Young {
         turns >= self.most_turns.load(Ordering::Relaxed)
             || sent > self.most_sent.load(Ordering::Relaxed)
             || self.received.load(Ordering::Relaxed) > self.most_received.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection has begun, whatever has become of it.
+    pub(crate) fn is_connection(&self) -> bool {
+        self.word().is_some()
+    }
+
+    /// Why the connection has not been switched.
+    pub(crate) fn why(&self) -> Why {
+        match self.reason.get() {
+            Why::Short if self.not_offered.load(Ordering::Relaxed) => Why::NotOffered,
+            Why::Short if self.is_due(Use::Receive) => Why::Busy,
+            why => why,
+        }
     }
 
     /// Look again behind twice as much of each.
@@ -432,7 +454,10 @@ fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
     match epoll::may_switch(held, fd, young.asked.load(Ordering::Relaxed)) {
         Switch::Now => {}
         Switch::NotYet => return word.store(0, Ordering::Release),
-        Switch::Never => return word.store(STAYS, Ordering::Release),
+        Switch::Never => {
+            young.reason.note(Why::Sets);
+            return word.store(STAYS, Ordering::Release);
+        }
     }
     let counts = (young.sent.load(Ordering::Relaxed), young.received.load(Ordering::Relaxed));
     let mask = sys::block_signals();
@@ -444,10 +469,14 @@ fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
             GROWN
         }
         Outcome::Later => {
+            young.not_offered.store(true, Ordering::Relaxed);
             young.put_off();
             0
         }
-        Outcome::Never => STAYS,
+        Outcome::Never(why) => {
+            young.reason.note(why);
+            STAYS
+        }
     };
     word.store(next, Ordering::Release);
     if next == GROWN {
@@ -484,7 +513,7 @@ pub(crate) fn freeze() -> bool {
         return false;
     }
     table::freeze();
-    table::each_young(Young::stay);
+    table::each_young(|young| young.stay(Why::Ring));
     !is_any_switched()
 }
 
@@ -500,6 +529,6 @@ fn is_any_switched() -> bool {
 /// A program is about to be started, which uses the connections that it inherits past this process.
 pub(crate) fn all_stay() {
     epoll::starts_program();
-    table::each_young(Young::stay);
-    table::each_attached(|held| held.young.stay());
+    table::each_young(|young| young.stay(Why::Started));
+    table::each_attached(|held| held.young.stay(Why::Started));
 }

@@ -591,3 +591,36 @@ fn handlers_of_a_fork_run_before_and_behind_the_librarys() {
     assert!(said[0].lines().count() == 4 && !said[0].contains("FAILED"), "{}", said[0]);
     assert!(said[1] == said[0] && said[2] == said[0], "{said:#?}");
 }
+
+/// How many connections were switched, and why others were not.
+#[test]
+fn a_process_says_at_its_end_what_has_become_of_its_connections() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = "import os,socket,sys\n\
+        l=socket.create_server(('127.0.0.1',0))\n\
+        def pair(n):\n    \
+            c=socket.create_connection(l.getsockname()); s,_=l.accept()\n    \
+            for _ in range(n): c.send(b'x'); s.recv(1); s.send(b'y'); c.recv(1)\n    \
+            return c,s\n\
+        kept=[pair(3), pair(40)]\n\
+        c,s=pair(3); c.shutdown(1); c.close(); s.close()\n\
+        c,s=pair(3); os.system('true'); c.close(); s.close()\n\
+        c,s=pair(40); c.close(); s.close()\n\
+        getattr(os, sys.argv[1])(0) if len(sys.argv) > 1 else None";
+    for words in [&["-c", code][..], &["-c", code, "_exit"]] {
+        let done = command(interpreter(), true).args(words).env("TRANSOM_EXPLAIN", "1").output();
+        let said = String::from_utf8(done.unwrap().stderr).unwrap();
+        for line in [
+            ": 4 connections switched, 6 stayed with TCP",
+            " 1 ended in one direction before they had lasted",
+            " 4 were there when another program was started",
+            " 1 ended before they had lasted (32 answers, or 256 KiB)",
+        ] {
+            assert!(said.contains(line), "{line:?}: {said}");
+        }
+        let quiet = command(interpreter(), true).args(words).output().unwrap();
+        assert_eq!(String::from_utf8(quiet.stderr).unwrap(), "");
+    }
+}

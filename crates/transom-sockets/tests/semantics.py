@@ -5,7 +5,7 @@ Each scenario is a function and runs in a process of its own, with a limit of ti
 are always the same; tests/semantics.rs compares them with those under the switch. With --warm, most
 connections exchange some bytes first, so that they are switched when their scenario begins.
 """
-import array, errno, fcntl, hashlib, json, os, random, select, signal, socket, struct, subprocess, sys, tempfile, termios, threading, time
+import array, errno, fcntl, hashlib, json, os, random, resource, select, signal, socket, struct, subprocess, sys, tempfile, termios, threading, time
 
 def err(e):
     return errno.errorcode.get(e.errno, str(e.errno)) if isinstance(e, OSError) and e.errno else type(e).__name__
@@ -1379,18 +1379,36 @@ def errors_of_a_peer_that_is_killed_while_bytes_are_on_their_way():
     signal.signal(signal.SIGPIPE, signal.SIG_IGN); out = []; l = listener()
     for first in ["send", "recv", "error", "poll"]:
         def dies(): s = answer(l); os.kill(os.getpid(), signal.SIGSTOP); s.close()
-        p = child(dies); c = dial(l); c.setblocking(False)
+        p = child(dies); c = dial(l); os.waitpid(p, os.WUNTRACED); c.setblocking(False)
         try:
             while True: c.send(b"x" * 65536)
         except BlockingIOError: pass
         c.setblocking(True)
-        if first == "send":
-            t = threading.Thread(target=lambda: out.append(attempt(c.send, b"x" * 1000))); t.start(); until(lambda: is_asleep(t.native_id))
         os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
-        if first == "send": t.join()
         until(lambda: "HUP" in polled(c, select.POLLIN))
         steps = {"send": lambda: attempt(c.send, b"x"), "recv": lambda: attempt(c.recv, 1), "error": lambda: c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "poll": lambda: polled(c)}
-        out.append([first] + [steps[one]() for one in [first, "poll", "error", "recv", "send", "error", "poll"]])
+        out.append([first] + [steps[one]() for one in [first, first, "poll", "error", "recv", "send", "error", "poll"]])
+    return out
+
+@scenario
+def poll_of_thousands_of_entries():
+    import ctypes
+    c, s = pair(); count = min(5000, resource.getrlimit(resource.RLIMIT_NOFILE)[0]); room = bytearray(struct.pack("ihh", -1, 1, 0) * (count - 1) + struct.pack("ihh", s.fileno(), 5, 0))
+    entries = (ctypes.c_char * len(room)).from_buffer(room); poll = lambda limit: [ctypes.CDLL(None).poll(entries, count, limit), ev(struct.unpack_from("h", room, len(room) - 2)[0])]
+    out = [poll(0)]; c.sendall(b"x"); until(lambda: "IN" in poll(0)[1]); return out + [poll(1000)]
+
+@scenario
+def looks_that_wait_and_looks_that_move_on():
+    """MSG_PEEK with MSG_WAITALL, SO_RCVLOWAT, and SO_PEEK_OFF."""
+    c, s = pair(); out = []; PEEK, ALL = socket.MSG_PEEK, socket.MSG_WAITALL
+    later = lambda d: threading.Timer(0.05, lambda: c.sendall(d)).start()
+    c.sendall(b"12345"); polled(s, select.POLLIN, 2000); later(b"67890"); out.append(attempt(s.recv, 10, PEEK | ALL)); later(b"ab"); out.append(attempt(s.recv, 12, ALL))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 3); later(b"123"); out.append(attempt(s.recv, 9)); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    if not attempt(s.setsockopt, socket.SOL_SOCKET, 42, 2): 
+        c.sendall(b"abcdefgh"); polled(s, select.POLLIN, 2000); until(lambda: struct.unpack("i", fcntl.ioctl(s, termios.FIONREAD, b"    "))[0] == 8); offset = lambda: s.getsockopt(socket.SOL_SOCKET, 42)
+        out += [attempt(s.recv, 3, PEEK), offset(), attempt(s.recv, 2, PEEK), attempt(s.recv, 4), offset(), attempt(s.recv, 9, PEEK), attempt(s.recv, 9, PEEK | socket.MSG_DONTWAIT)]
+        later(b"ij"); out += [attempt(s.recv, 9, PEEK), offset()]; s.setsockopt(socket.SOL_SOCKET, 42, -1); out += [attempt(s.recv, 9, PEEK), attempt(s.recv, 9)]
+    c.sendall(b"end"); c.shutdown(socket.SHUT_WR); until(lambda: "RDHUP" in polled(s)); out += [attempt(s.recv, 9, PEEK | ALL), attempt(s.recv, 9, ALL)]
     return out
 
 @scenario

@@ -24,12 +24,18 @@ pub const ONESHOT: u32 = 1 << 30;
 /// Report changes only.
 pub const EDGE: u32 = 1 << 31;
 
+/// Events that bytes which come may be.
+const ARRIVES: u32 = IN | PRI | RDNORM | 0x080;
+/// The lowest bits of [`Ready::input`] are those of ends.
+pub const ENDS: u32 = 3;
+
 /// The state of a socket at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// Which of the events hold.
     pub events: u32,
-    /// A number that changes whenever something new can be read: of positions and ends.
+    /// A number that changes whenever something new can be read: of positions, and in the lowest [`ENDS`] bits
+    /// of ends.
     pub input: u64,
     /// A number that changes whenever a send has found no room.
     pub output: u64,
@@ -76,17 +82,18 @@ impl Interest {
             return 0;
         }
         if self.wanted & EDGE != 0 {
-            let input = ready.events & !(OUT | WRNORM) != 0;
-            let output = ready.events & (OUT | WRNORM) != 0;
-            let fresh = input && self.seen_input != Some(ready.input)
-                || output && self.seen_output != Some(ready.output);
-            if !fresh {
+            // As the kernel's: bytes that come concern those who wait for input, an end concerns everyone, also
+            // if the bytes were read meanwhile.
+            let seen = self.seen_input;
+            let arrived = self.wanted & ARRIVES != 0
+                && seen.map(|seen| seen >> ENDS) != Some(ready.input >> ENDS);
+            let ended = seen.map(|seen| seen << (64 - ENDS)) != Some(ready.input << (64 - ENDS));
+            let output = events & (OUT | WRNORM) != 0;
+            if !arrived && !ended && !(output && self.seen_output != Some(ready.output)) {
                 return 0;
             }
-            // An event that does not hold now is still fresh when it does.
-            if input {
-                self.seen_input = Some(ready.input);
-            }
+            self.seen_input = Some(ready.input);
+            // Room that is not there now is still a change when it is.
             if output {
                 self.seen_output = Some(ready.output);
             }
@@ -125,6 +132,18 @@ mod tests {
         assert_eq!(entry.report(&ready(IN | OUT, 5, 0)), IN | OUT);
         assert_eq!(entry.report(&ready(IN | OUT, 5, 0)), 0, "not read, and nothing new");
         assert_eq!(entry.report(&ready(IN | OUT, 6, 0)), IN | OUT);
+    }
+
+    #[test]
+    fn an_edge_concerns_those_who_wait_for_it() {
+        let mut entry = Interest::new(OUT | EDGE);
+        assert_eq!(entry.report(&ready(OUT, 0, 0)), OUT);
+        assert_eq!(entry.report(&ready(IN | OUT, 8, 0)), 0, "bytes, which it does not wait for");
+        assert_eq!(entry.report(&ready(IN | OUT | HUP, 9, 0)), OUT | HUP, "an end");
+        let mut entry = Interest::new(IN | OUT | EDGE);
+        assert_eq!(entry.report(&ready(OUT, 0, 0)), OUT);
+        assert_eq!(entry.report(&ready(OUT, 8, 0)), OUT, "bytes that were read meanwhile");
+        assert_eq!(entry.report(&ready(OUT, 8, 0)), 0);
     }
 
     /// A send has found no room; bytes come in meanwhile; then there is room.

@@ -176,6 +176,8 @@ pub struct End {
     pub cork: AtomicU32,
     /// TCP_CONGESTION, as the program has it: sixteen bytes of a name.
     congestion: [AtomicU64; 2],
+    /// Where a look at the stream begins, plus 1 (`SO_PEEK_OFF`); 0: at what is read next.
+    pub peek_offset: AtomicU32,
     /// Messages that a `recvmsg` at this end brings: bits of the front's.
     pub messages: AtomicU32,
     /// Threads that wait in the kernel for doorbells of the other end, but for epoll sets.

@@ -3,6 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | [`directory`] | the file that says which segment is whose |
 //! | [`layout`] | the segment: every word that the two sides share |
 //! | [`wait`] | a word by which a side says that it sleeps, and how it is woken |
 //! | [`session`] | one end of a connection: agreement, the change from TCP to the ring, the rings, their ends |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+pub mod directory;
 pub mod interest;
 pub mod layout;
 pub mod rules;

@@ -5,6 +5,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::calls;
+use crate::said::Why;
 use crate::table;
 
 type Control = *mut c_void;
@@ -22,7 +23,7 @@ pub(super) fn may_use_kernel(fd: c_int) -> bool {
     if table::hold(fd).is_some() {
         return false;
     }
-    table::stays(fd);
+    table::stays(fd, Why::Background);
     // Another thread may have switched it meanwhile.
     table::hold(fd).is_none()
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::{answer, calls};
 use crate::epoll;
+use crate::said::Why;
 use crate::stream::{self, Receive};
 use crate::sys::{self, Errno};
 use crate::table::{self, Held};
@@ -382,7 +383,7 @@ unsafe fn passes(message: *const Message) {
     unsafe {
         if message.as_ref().is_some_and(|message| message.msg_controllen > 0) {
             each_descriptor(message, |fd| {
-                table::stays(fd);
+                table::stays(fd, Why::Passed);
                 epoll::leaves(fd);
             });
         }

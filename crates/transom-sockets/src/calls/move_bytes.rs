@@ -83,8 +83,11 @@ fn into_pipe(
     let wait = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
     let peek = |flags| Receive { vectors: &[], flags, message: None };
     let all = vectors(&mut bytes);
-    let seen =
-        stream::receive(held, from, Receive { vectors: &all, ..peek(wait | libc::MSG_PEEK) })?;
+    let seen = stream::receive(
+        held,
+        from,
+        Receive { vectors: &all, ..peek(wait | libc::MSG_PEEK | stream::FROM_NEXT) },
+    )?;
     let written = if seen == 0 { 0 } else { sys::write(to, &bytes[..seen])? };
     let taken = vectors(&mut bytes[..written]);
     if written > 0 {

@@ -9,6 +9,7 @@ use super::calls;
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Held};
+use crate::user;
 
 type Size = libc::socklen_t;
 
@@ -83,6 +84,11 @@ fn was_set(held: &Held, fd: c_int, level: c_int, name: c_int) {
         | (libc::SOL_SOCKET, libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS) => {
             crate::control::take_wishes(fd, &session);
         }
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+            let offset = sys::option::<c_int>(fd, level, name).unwrap_or(-1);
+            let word = u32::try_from(offset).map_or(0, |offset| offset.saturating_add(1));
+            session.end().peek_offset.store(word, Ordering::Relaxed);
+        }
         _ => {}
     }
 }
@@ -103,6 +109,9 @@ fn get(held: &Held, fd: c_int, level: c_int, name: c_int) -> Option<Kept> {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
             Some(Kept::Number(end.low_water.load(Ordering::Relaxed).max(1).cast_signed()))
         }
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+            Some(Kept::Number(end.peek_offset.load(Ordering::Relaxed).cast_signed() - 1))
+        }
         (libc::SOL_SOCKET, libc::SO_ERROR) if session.road_in() == Ok(Road::Ring) => {
             // The kernel's error may come from doorbells that a process left when it ended.
             held.look_at_tcp(fd);
@@ -115,6 +124,13 @@ fn get(held: &Held, fd: c_int, level: c_int, name: c_int) -> Option<Kept> {
         (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE) => Some(Kept::Error(libc::EINVAL)),
         _ => None,
     }
+}
+
+/// Write what a call has to say: 0, or EFAULT.
+fn put(to: *mut u8, bytes: &[u8]) -> c_int {
+    // SAFETY: the slice has so many bytes, and the program's memory need not be there.
+    let copied = unsafe { user::copy(bytes.as_ptr(), to, bytes.len()) };
+    if copied == bytes.len() { 0 } else { sys::fail(libc::EFAULT) as c_int }
 }
 
 calls! {
@@ -134,17 +150,15 @@ calls! {
         let given = size.as_mut().filter(|size| !to.is_null() && i32::try_from(**size).is_ok());
         let kept = table::hold_known(fd).and_then(|held| get(&held, fd, level, name));
         let (Some(kept), Some(size)) = (kept, given) else { return next(fd, level, name, to, size) };
-        let mut put = |bytes: &[u8]| {
-            let length = bytes.len().min(*size as usize);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast::<u8>(), length);
-            *size = length as Size;
-            0
+        let (number, name) = match kept {
+            Kept::Number(value) => (value.to_ne_bytes(), None),
+            Kept::Name(name) => ([0; 4], Some(name)),
+            Kept::Error(error) => return sys::fail(error) as c_int,
         };
-        match kept {
-            Kept::Number(value) => put(&value.to_ne_bytes()),
-            Kept::Name(name) => put(&name),
-            Kept::Error(error) => sys::fail(error) as c_int,
-        }
+        let bytes = name.as_ref().map_or(&number[..], |name| &name[..]);
+        let bytes = &bytes[..bytes.len().min(*size as usize)];
+        *size = bytes.len() as Size;
+        put(to.cast(), bytes)
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, -1; |next| {
@@ -161,19 +175,16 @@ calls! {
                 }
                 done
             }
-            libc::FIONREAD if ring => {
-                *to = session.arrived().map_or(0, |incoming| incoming.bytes as c_int);
-                0
-            }
+            libc::FIONREAD => match stream::unread(&session, fd) {
+                Some(unread) => put(to.cast(), &(unread as c_int).to_ne_bytes()),
+                None => next(fd, request, argument),
+            },
             SIOCATMARK if ring => {
-                *to = c_int::from(session.arrived().is_ok_and(|incoming| incoming.at_mark));
-                0
+                let at_mark = session.arrived().is_ok_and(|incoming| incoming.at_mark);
+                put(to.cast(), &c_int::from(at_mark).to_ne_bytes())
             }
             // What is in the ring has arrived, as what the peer's kernel has acknowledged (tcp(7)).
-            SIOCOUTQ if session.sends_by_ring() => {
-                *to = 0;
-                0
-            }
+            SIOCOUTQ if session.sends_by_ring() => put(to.cast(), &0_i32.to_ne_bytes()),
             _ => next(fd, request, argument),
         }
     }

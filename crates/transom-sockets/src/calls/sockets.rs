@@ -6,6 +6,7 @@ use transom_switch::layout::Side;
 
 use super::{answer_int, calls};
 use crate::offer;
+use crate::said::{self, Why};
 use crate::stream;
 use crate::table::{self, Entry};
 use crate::young::{self, Served, Use};
@@ -68,7 +69,10 @@ calls! {
             if done == 0 || matches!(error, libc::EINPROGRESS | libc::EINTR) {
                 match address(to, size) {
                     Some(target) if offer::wanted(target) => young::begin(fd, Side::Active),
-                    _ => table::stays(fd),
+                    _ => {
+                        said::stayed(offer::why_not());
+                        table::stays(fd, offer::why_not());
+                    }
                 }
             }
             *libc::__errno_location() = error;
@@ -96,7 +100,7 @@ calls! {
         match young::enter(fd, Use::Wait) {
             Served::Ours(held) => answer_int(stream::shutdown(&held, fd, how).map(|()| 0)),
             Served::Kernel(flight) => {
-                flight.stays();
+                flight.stays(Why::Shut);
                 next(fd, how)
             }
         }
@@ -110,8 +114,12 @@ fn accepted(listener: c_int, new: c_int) {
         }
         table::set_plain(new);
         // Streams of the C library may use the first three.
-        if matches!(table::entry(listener), Entry::Listener) && new > 2 && offer::may_switch() {
-            young::begin(new, Side::Passive);
+        if matches!(table::entry(listener), Entry::Listener) {
+            match (new > 2, offer::may_switch()) {
+                (true, true) => young::begin(new, Side::Passive),
+                (false, _) => said::stayed(Why::Stream),
+                (_, false) => said::stayed(offer::why_not()),
+            }
         }
     }
 }

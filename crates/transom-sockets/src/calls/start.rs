@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
 use super::calls;
+use crate::said;
 use crate::young;
 
 type Text = *const c_char;
@@ -13,11 +14,13 @@ type Words = *const *const c_char;
 
 calls! {
     fn execve(path: Text, words: Words, variables: Words) -> c_int, -1; |next| {
+        said::starts(path);
         young::all_stay();
         next(path, words, variables)
     }
 
     fn execv(path: Text, words: Words) -> c_int, -1; |next| {
+        said::starts(path);
         young::all_stay();
         next(path, words)
     }
@@ -46,6 +49,7 @@ calls! {
         pid: *mut c_int, path: Text, actions: *const c_void, attributes: *const c_void, words: Words,
         variables: Words
     ) -> c_int, libc::ENOSYS; |next| {
+        said::starts(path);
         young::all_stay();
         next(pid, path, actions, attributes, words, variables)
     }
@@ -56,6 +60,16 @@ calls! {
     ) -> c_int, libc::ENOSYS; |next| {
         young::all_stay();
         next(pid, file, actions, attributes, words, variables)
+    }
+
+    fn _exit(status: c_int) -> (), Default::default(); |next| {
+        said::at_exit();
+        next(status);
+    }
+
+    fn _Exit(status: c_int) -> (), Default::default(); |next| {
+        said::at_exit();
+        next(status);
     }
 
     fn system(command: Text) -> c_int, -1; |next| {

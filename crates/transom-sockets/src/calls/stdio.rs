@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicPtr;
 
 use super::{calls, next};
 use crate::mutex::Mutex;
+use crate::said::Why;
 use crate::table::{self, Entry, Left};
 
 type Cookie = *mut c_void;
@@ -130,7 +131,7 @@ calls! {
         {
             table::set_plain(fd);
         }
-        table::stays(fd);
+        table::stays(fd, Why::Stream);
         let switched = table::hold(fd).is_some_and(|held| {
             held.session().is_some_and(|session| !session.withdraw())
         });

@@ -17,6 +17,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use super::mutex::{Guard, Mutex};
+use super::said::Why;
 use super::spin::Spin;
 use super::sys::{self, Errno};
 use super::table::{self, Entry, Held, Socket};
@@ -186,7 +187,7 @@ pub(crate) fn control(
                     inner.settle(at, set);
                 }
                 if set.waiters.has(ELSEWHERE) {
-                    socket.young.stay();
+                    socket.young.stay(Why::Sets);
                 }
             }
             Some(done)
@@ -218,7 +219,7 @@ fn adopt(
     if let Err(error) = sys::epoll_control(epoll, what, fd, event.events, event.u64) {
         return Some(Err(error));
     }
-    socket.young.stay();
+    socket.young.stay(Why::Sets);
     let set = fresh(epoll);
     set.waiters.say(SEVERAL | ELSEWHERE);
     set.own.store(false, Ordering::SeqCst);
@@ -480,7 +481,7 @@ impl Set {
         self.waiters.say(SEVERAL | ELSEWHERE);
         if let Some(inner) = self.lock() {
             for socket in inner.slots.iter().filter_map(|slot| slot.socket) {
-                socket.young.stay();
+                socket.young.stay(Why::Sets);
             }
             inner.arm_all();
         }

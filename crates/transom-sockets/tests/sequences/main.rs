@@ -7,6 +7,7 @@
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests
 
 mod calls;
+mod together;
 mod world;
 
 use std::path::PathBuf;

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::calls;
+use super::together;
 
 /// Numbers by a seed.
 pub(crate) struct Random(u64);
@@ -242,7 +243,7 @@ pub(crate) fn run(seed: u64, log: &File) {
         world.settle();
     }
     let road = if world.ends.iter().any(|end| end.fds.is_empty()) { "" } else { road(&mut world) };
-    calls::end(&mut world);
+    together::end(&mut world);
     for fd in world.sets.drain(..).chain(world.pipe).chain([world.file]) {
         // SAFETY: the sequence's own.
         unsafe { libc::close(fd) };
