@@ -465,3 +465,71 @@ fn v8_a_private_version_that_is_missing_is_named() {
         assert_eq!(said.contains(version) && said.contains("libvendor"), !known, "{said}");
     }
 }
+
+/// Programs whose loader or run-time library would not have the preloaded one start, by themselves and as
+/// children; and what is known of them is said.
+#[test]
+fn programs_that_cannot_have_the_library_of_sockets_start() {
+    let source = r#"
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(int n, char **words) {
+            printf("started %d\n", n);
+            fflush(stdout);
+            return n > 1 ? execv(words[1], words + 1) : 0;
+        }"#;
+    let Some(ordinary) = compiled(source, "ordinary", &[]) else { return };
+    let ordinary = ordinary.to_str().unwrap();
+    let musl = "-specs=/usr/lib/x86_64-linux-musl/musl-gcc.specs";
+    for (name, how, why) in [
+        ("musl", musl, "is linked with musl"),
+        ("sanitized", "-fsanitize=address", ""),
+        ("static", "-static", "is linked statically"),
+    ] {
+        let Some(program) = compiled(source, name, &[how]) else { continue };
+        let program = program.to_str().unwrap();
+        for words in [&[program][..], &[ordinary, program]] {
+            let done = run(&[&["--sockets", "--explain", "--"], words].concat());
+            let (said, complained) = (text(&done.stdout), text(&done.stderr));
+            assert!(said.ends_with("started 1\n") && done.status.success(), "{said}{complained}");
+            assert!(complained.contains(why), "{words:?}: {complained}");
+            assert_eq!(complained.is_empty(), why.is_empty(), "{words:?}: {complained}");
+        }
+    }
+    let maps = text(&run(&["--sockets", "--", "cat", "/proc/self/maps"]).stdout);
+    assert!(maps.contains("libtransom_sockets.so"), "{maps}");
+}
+
+/// A connection is listed as switched once the other side has taken it.
+#[test]
+fn ps_lists_processes_with_switched_connections() {
+    let code = "import socket,sys\n\
+        l=socket.create_server(('127.0.0.1',0)); c=socket.create_connection(l.getsockname()); s,_=l.accept()\n\
+        for _ in range(40): c.send(b'x'); s.recv(1); s.send(b'y'); c.recv(1)\n\
+        print('ready', flush=True); sys.stdin.read()";
+    let mut command = transom(&["--sockets", "--explain", "--", "python3", "-c", code]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if line != "ready\n" {
+        return eprintln!("SKIPPED: python3 is not installed");
+    }
+    let listed = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+        text(&command.arg("ps").args(words).output().unwrap().stdout)
+    };
+    let (table, json) = (listed(&[]), listed(&["--json"]));
+    let pid = child.id();
+    drop(child.stdin.take());
+    let said = text(&child.wait_with_output().unwrap().stderr);
+    let row: Vec<&str> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words.first() == Some(&pid.to_string().as_str()))
+        .unwrap_or_default();
+    assert_eq!(row.get(1..3), Some(&["2", "0"][..]), "{table}");
+    assert!(json.contains(&format!("\"pid\":{pid},\"switched\":2,\"offered\":0")), "{json}");
+    assert!(said.contains("2 connections switched, 0 stayed with TCP"), "{said}");
+    assert!(!listed(&[]).contains(&format!("{pid}  ")), "the process has ended");
+}

@@ -1,6 +1,7 @@
 //! `transom ps` and `transom show`: look at running processes.
 
 pub(crate) mod page;
+mod sockets;
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
@@ -35,6 +36,8 @@ struct Listed {
     processes: Vec<Process>,
     /// Those with a socket that have not answered.
     silent: Vec<Silent>,
+    /// Those with connections under the switch of `run --sockets`.
+    sockets: Vec<sockets::Sockets>,
 }
 
 #[derive(Serialize)]
@@ -52,17 +55,22 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
             Err(error) => silent.push(Silent { pid, why: error.to_string() }),
         }
     }
-    let all = Listed { processes, silent };
+    let all = Listed { processes, silent, sockets: sockets::processes() };
     if args.json {
         print_json(&all);
-    } else if all.processes.is_empty() && all.silent.is_empty() {
+    } else if all.processes.is_empty() && all.silent.is_empty() && all.sockets.is_empty() {
         println!(
             "no process of this user answers; start one with TRANSOM_INSPECT=1, or with transom run --inspect"
         );
     } else {
-        print!("{}", page::processes(&all.processes));
+        if !all.processes.is_empty() {
+            print!("{}", page::processes(&all.processes));
+        }
         for Silent { pid, why } in &all.silent {
             println!("{pid:>8}  {why}");
+        }
+        if !all.sockets.is_empty() {
+            print!("{}", sockets::table(&all.sockets));
         }
     }
     Ok(())

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use object::Endianness;
-use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64, PT_INTERP};
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 
 /// An executable or a library.
 #[derive(Debug, Default)]
 pub(super) struct Image {
-    /// A loader starts it.
-    pub(super) is_dynamic: bool,
+    /// The loader that starts it; none: it is linked statically.
+    pub(super) loader: Option<String>,
     /// Libraries by name.
     pub(super) needed: Vec<String>,
     /// Where to look for them first.
@@ -31,11 +31,13 @@ impl Image {
         let header = FileHeader64::<Endianness>::parse(bytes)?;
         let endian = header.endian()?;
         let programs = header.program_headers(endian, bytes)?;
-        let mut image = Image {
-            is_dynamic: programs.iter().any(|program| program.p_type(endian) == PT_INTERP),
-            ..Image::default()
-        };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut image = Image::default();
+        for program in programs {
+            if let Some(loader) = program.interpreter(endian, bytes)? {
+                image.loader = Some(text(loader));
+            }
+        }
         let sections = header.sections(endian, bytes)?;
         if let Some((entries, link)) = sections.dynamic(endian, bytes)? {
             let strings = sections.strings(endian, bytes, link)?;
@@ -66,6 +68,13 @@ impl Image {
             }
         }
         Ok(image)
+    }
+}
+
+impl Image {
+    /// Whether its C library is another one than that which Transom's libraries are linked with.
+    pub(super) fn has_other_loader(&self) -> bool {
+        self.loader.as_ref().is_some_and(|loader| loader.contains("ld-musl"))
     }
 }
 

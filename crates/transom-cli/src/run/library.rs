@@ -66,6 +66,18 @@ fn is_of_a_build(directory: &Path) -> bool {
     directory.join("deps").is_dir() || directory.join(".cargo-lock").exists()
 }
 
+/// The path of a library that is preloaded, as the GNU C library's loader reads it (ld.so(8): `$LIB`). Others
+/// read it as it stands, find nothing, and start the program without the library.
+pub(super) fn for_this_loader(libraries: &Path, name: &str) -> PathBuf {
+    let known = LIB.iter().all(|(lib, _)| libraries.join(lib).join(name).exists());
+    if known { libraries.join("$LIB").join(name) } else { libraries.join(name) }
+}
+
+/// What `$LIB` stands for, and links that make each of them the directory of the libraries itself: Debian has a
+/// directory for each kind of machine, other systems have one of the first two.
+const LIB: [(&str, &str); 3] =
+    [("lib64", "lib64"), ("lib", "lib"), ("lib/x86_64-linux-gnu", "x86_64-linux-gnu")];
+
 /// A directory of this user's alone that stands for `/sys`: the libraries write the device there. The
 /// same device with the same addresses has the same one.
 ///
@@ -123,8 +135,9 @@ fn links(built: &Path) -> Outcome<PathBuf> {
 /// Links that name other files are replaced; several commands may do this at once.
 fn link_all(directory: &Path, built: &Path) -> std::io::Result<()> {
     fs::create_dir_all(directory)?;
-    for (name, file) in NAMES {
-        let (link, target) = (directory.join(name), built.join(file));
+    let libraries = NAMES.map(|(name, file)| (name, built.join(file)));
+    for (name, target) in libraries.into_iter().chain(LIB.map(|(_, link)| (link, ".".into()))) {
+        let link = directory.join(name);
         if fs::read_link(&link).is_ok_and(|found| found == target) {
             continue;
         }

@@ -80,6 +80,10 @@ pub(crate) struct Args {
         ]
     )]
     sockets: Option<String>,
+    /// Have each program print, when it ends, how many of its connections were switched, and why others were
+    /// not
+    #[arg(long, requires = "sockets", conflicts_with = "quiet")]
+    explain: bool,
     /// Print the variables instead of starting a program: for a shell, a Dockerfile, or a unit of systemd
     #[arg(
         long,
@@ -197,7 +201,7 @@ impl Args {
     /// Additions to the program's environment.
     fn variables(&self, libraries: &std::path::Path) -> Vec<(&'static str, OsString)> {
         if let Some(rules) = &self.sockets {
-            return sockets::variables(rules, libraries);
+            return sockets::variables(rules, libraries, self.explain);
         }
         let behind = |name: &'static str, separator: &str| {
             transom_environment::variable(name).map_or_else(OsString::new, |value| {

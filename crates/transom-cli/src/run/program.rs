@@ -20,6 +20,8 @@ pub(super) enum Unrunnable {
     NotExecutable(PathBuf),
     SetUserId(PathBuf),
     Static(PathBuf),
+    /// Another C library's loader starts it.
+    Musl(PathBuf),
     /// A library wants a private version that ours does not have.
     Version {
         library: PathBuf,
@@ -51,6 +53,12 @@ impl fmt::Display for Unrunnable {
                 f,
                 "{} is linked statically and has its libibverbs built in, so no other can take its \
                  place; build it with shared libraries",
+                path.display()
+            ),
+            Unrunnable::Musl(path) => write!(
+                f,
+                "{} is linked with musl, and Transom's libraries need the GNU C library; build it for a \
+                 system that has that",
                 path.display()
             ),
             Unrunnable::Version { library, version } => write!(
@@ -96,8 +104,11 @@ impl Program {
         // A script is started by its interpreter, which is not looked at.
         let Ok(bytes) = std::fs::read(&self.path) else { return Ok(()) };
         let Some(image) = Image::of(&bytes) else { return Ok(()) };
-        if !image.is_dynamic {
+        if image.loader.is_none() {
             return Err(Unrunnable::Static(self.path.clone()));
+        }
+        if image.has_other_loader() {
+            return Err(Unrunnable::Musl(self.path.clone()));
         }
         self.check_versions(image, libraries)
     }

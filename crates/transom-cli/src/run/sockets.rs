@@ -32,8 +32,12 @@ pub(super) fn check(rules: &str) -> Outcome {
 }
 
 /// Additions to the program's environment.
-pub(super) fn variables(rules: &str, libraries: &Path) -> Vec<(&'static str, OsString)> {
-    let mut list = libraries.join(library::SOCKETS).into_os_string();
+pub(super) fn variables(
+    rules: &str,
+    libraries: &Path,
+    explain: bool,
+) -> Vec<(&'static str, OsString)> {
+    let mut list = library::for_this_loader(libraries, library::SOCKETS).into_os_string();
     if let Some(before) = transom_environment::variable("LD_PRELOAD") {
         list.push(":");
         list.push(before);
@@ -42,13 +46,23 @@ pub(super) fn variables(rules: &str, libraries: &Path) -> Vec<(&'static str, OsS
         Some(path) => std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)).into(),
         None => OsString::from(rules),
     };
-    vec![("LD_PRELOAD", list), ("TRANSOM_SOCKETS", rules)]
+    // Its run-time library would end the program that finds another library before it.
+    let mut sanitizer = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
+    sanitizer.push(if sanitizer.is_empty() { "" } else { ":" });
+    sanitizer.push("verify_asan_link_order=0");
+    let mut all =
+        vec![("LD_PRELOAD", list), ("TRANSOM_SOCKETS", rules), ("ASAN_OPTIONS", sanitizer)];
+    if explain {
+        all.push(("TRANSOM_EXPLAIN", "1".into()));
+    }
+    all
 }
 
 /// Say why all connections of a program stay with TCP, where that is known before it starts.
 pub(super) fn note(program: &Program, libraries: &Path) {
     let why = match program.check(libraries) {
         Err(Unrunnable::Static(_)) => "is linked statically, and such programs take no library",
+        Err(Unrunnable::Musl(_)) => "is linked with musl, and the library needs the GNU C library",
         Err(Unrunnable::SetUserId(_)) => {
             "runs with another user's rights (set-uid or set-gid), so the system ignores the library"
         }

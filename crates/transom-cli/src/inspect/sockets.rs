@@ -1,0 +1,86 @@
+//! Connections of unmodified socket programs, as the kernel's tables show them: whose memory has their segments.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use serde::Serialize;
+use transom_switch::directory;
+
+/// A process under the switch that has such connections.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Sockets {
+    pub(crate) pid: u32,
+    /// Ends of connections whose bytes go through shared memory.
+    pub(crate) switched: u32,
+    /// Those that this side has offered, and that the other one has not taken.
+    pub(crate) offered: u32,
+    pub(crate) program: String,
+}
+
+/// Whether each segment of this user is that of a switched connection, by its number.
+fn segments(user: u32) -> HashMap<u64, bool> {
+    let folder = fs::read_dir(format!("/dev/shm/transom-{user}"));
+    let files = folder.into_iter().flatten().flatten();
+    let files = files.filter(|file| file.file_name().to_string_lossy().starts_with("connections-"));
+    files
+        .filter_map(|file| fs::read(file.path()).ok())
+        .flat_map(|bytes| directory::entries(&bytes).collect::<Vec<_>>())
+        .filter_map(|entry| Some((u64::from(entry.id?), entry.claimed)))
+        .collect()
+}
+
+/// The segments that the lines of `/proc/PID/maps` name: the kernel has their number where a file's would be.
+fn mapped(maps: &str) -> impl Iterator<Item = u64> {
+    maps.lines().filter(|line| line.contains("/SYSV")).filter_map(|line| {
+        let number = line.split_ascii_whitespace().nth(4)?;
+        number.parse().ok()
+    })
+}
+
+/// The processes of this user that have connections under the switch.
+pub(crate) fn processes() -> Vec<Sockets> {
+    let user = rustix::process::geteuid().as_raw();
+    let segments = segments(user);
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        if entry.metadata().map(|about| about.uid()).ok() != Some(user) {
+            continue;
+        }
+        let maps = fs::read_to_string(entry.path().join("maps")).unwrap_or_default();
+        let mut one = Sockets { pid, ..Sockets::default() };
+        for switched in mapped(&maps).filter_map(|number| segments.get(&number)) {
+            *(if *switched { &mut one.switched } else { &mut one.offered }) += 1;
+        }
+        if one.switched + one.offered > 0 {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            name.trim_end().clone_into(&mut one.program);
+            all.push(one);
+        }
+    }
+    all.sort_by_key(|one| one.pid);
+    all
+}
+
+/// The table of `transom ps`.
+pub(crate) fn table(all: &[Sockets]) -> String {
+    let mut text = format!("{:>8}  {:>8}  {:>8}  sockets of\n", "pid", "switched", "offered");
+    for Sockets { pid, switched, offered, program } in all {
+        text += &format!("{pid:>8}  {switched:>8}  {offered:>8}  {program}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_known_by_their_number() {
+        let maps = "7f00-7f10 r-xp 00000000 fe:00 91 /usr/lib/libc.so.6\n\
+                    7f20-7f30 rw-s 00000000 00:01 4 /SYSV00000000 (deleted)\n\
+                    7f30-7f40 rw-s 00000000 00:01 32769 /SYSV00000000 (deleted)\n";
+        assert_eq!(mapped(maps).collect::<Vec<_>>(), [4, 32769]);
+    }
+}
