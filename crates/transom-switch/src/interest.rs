@@ -89,7 +89,7 @@ impl Interest {
                 && seen.map(|seen| seen >> ENDS) != Some(ready.input >> ENDS);
             let ended = seen.map(|seen| seen << (64 - ENDS)) != Some(ready.input << (64 - ENDS));
             let output = events & (OUT | WRNORM) != 0;
-            if !arrived && !ended && !(output && self.seen_output != Some(ready.output)) {
+            if !(arrived || ended || output && self.seen_output != Some(ready.output)) {
                 return 0;
             }
             self.seen_input = Some(ready.input);
