@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::dialect::Places;
 use crate::queue::RequestQueue;
 use crate::tables::{Posting, QueuePairState};
 use crate::{Data, Effects, Flags, Operation, QueuePairConfig, Request, Settle, Sge, Status};
@@ -22,26 +21,38 @@ pub(crate) struct Admission {
     pub(crate) receives: Occupancy,
 }
 
-/// Places of a queue. Any thread takes one; one thread at a time completes, and frees it.
+/// Places of a queue. Any thread takes one; one thread at a time completes, and one at a time retrieves.
+/// A place is free when its completion has been retrieved, so that a completion queue as deep as the queues
+/// that complete in it never runs over (Verbs V82). All counts are of ever, modulo 2^32.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
-    depth: u32,
-    /// Taken, ever, modulo 2^32.
+    depth: AtomicU32,
     taken: AtomicU32,
-    /// Freed again, ever.
+    /// Free again without a completion.
     freed: AtomicU32,
+    /// Completed otherwise, and how many of these are retrieved.
+    completed: AtomicU32,
+    retrieved: AtomicU32,
 }
 
 impl Occupancy {
-    fn new(depth: u32) -> Occupancy {
-        Occupancy { depth, taken: AtomicU32::new(0), freed: AtomicU32::new(0) }
+    pub(crate) fn new(depth: u32) -> Occupancy {
+        Occupancy {
+            depth: AtomicU32::new(depth),
+            taken: AtomicU32::new(0),
+            freed: AtomicU32::new(0),
+            completed: AtomicU32::new(0),
+            retrieved: AtomicU32::new(0),
+        }
     }
 
     /// The places in use, if so many were taken.
     #[inline]
     fn used(&self, taken: u32) -> u32 {
-        // Acquire: a thread that sees the count may use the place.
-        taken.wrapping_sub(self.freed.load(Ordering::Acquire))
+        // Acquire: a thread that sees the counts may use the place.
+        let (freed, retrieved) =
+            (self.freed.load(Ordering::Acquire), self.retrieved.load(Ordering::Acquire));
+        taken.wrapping_sub(freed).wrapping_sub(retrieved)
     }
 
     /// Places in use.
@@ -50,24 +61,55 @@ impl Occupancy {
         self.used(self.taken.load(Ordering::Relaxed))
     }
 
+    /// Requests or receives that have not completed.
+    pub(crate) fn uncompleted(&self) -> u32 {
+        let (freed, completed) =
+            (self.freed.load(Ordering::Relaxed), self.completed.load(Ordering::Relaxed));
+        self.taken.load(Ordering::Relaxed).wrapping_sub(freed).wrapping_sub(completed)
+    }
+
     /// Whether there are as many as `count` left.
     #[inline]
     fn has_room(&self, taken: u32, count: u32) -> bool {
-        count <= self.depth.saturating_sub(self.used(taken))
+        count <= self.depth.load(Ordering::Relaxed).saturating_sub(self.used(taken))
+    }
+
+    /// Change the depth. `false`: more places than that are in use, and nothing has changed.
+    pub(crate) fn resize(&self, depth: u32) -> bool {
+        let fits = self.len() <= depth;
+        if fits {
+            self.depth.store(depth, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// Take `count` places. `false`: there are not so many, and none was taken.
     #[inline]
-    fn take(&self, count: u32) -> bool {
+    pub(crate) fn take(&self, count: u32) -> bool {
         let take = |taken| self.has_room(taken, count).then(|| taken.wrapping_add(count));
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// A place is free: for the thread that completes, before the completion is seen.
+    /// A place is free, and no completion follows: for the thread that completes.
     #[inline]
     pub(crate) fn free(&self) {
         let freed = self.freed.load(Ordering::Relaxed).wrapping_add(1);
         self.freed.store(freed, Ordering::Release);
+    }
+
+    /// A request or a receive completes: for the thread that completes. The number that
+    /// [`retrieve`](Occupancy::retrieve) takes.
+    #[inline]
+    pub(crate) fn complete(&self) -> u32 {
+        let completed = self.completed.load(Ordering::Relaxed).wrapping_add(1);
+        self.completed.store(completed, Ordering::Relaxed);
+        completed
+    }
+
+    /// The completion of this number is retrieved, and with it those before: for the thread that retrieves.
+    #[inline]
+    pub(crate) fn retrieve(&self, number: u32) {
+        self.retrieved.store(number, Ordering::Release);
     }
 
     /// A place is free, if one is in use: for any thread.
@@ -76,9 +118,59 @@ impl Occupancy {
         let _ = self.taken.fetch_update(Ordering::Release, Ordering::Relaxed, give);
     }
 
-    /// All places are free. No thread completes or posts meanwhile.
+    /// All places are free. No thread completes or posts meanwhile, and nothing is left to be retrieved.
     pub(crate) fn clear(&self) {
-        self.taken.store(self.freed.load(Ordering::Relaxed), Ordering::Relaxed);
+        let completed = self.completed.load(Ordering::Relaxed);
+        self.retrieved.store(completed, Ordering::Relaxed);
+        let all = self.freed.load(Ordering::Relaxed).wrapping_add(completed);
+        self.taken.store(all, Ordering::Relaxed);
+    }
+}
+
+/// How a request leaves its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Leaving {
+    /// Without a completion.
+    Silent,
+    /// To be [settled](Admission::settle).
+    Settled,
+    /// With a completion that has this place.
+    Completes(u32),
+}
+
+/// The places of one queue of requests or receives, as the completion queue holds them that frees them.
+#[derive(Clone, Debug)]
+pub struct Places(Queue);
+
+#[derive(Clone, Debug)]
+enum Queue {
+    Requests(Arc<Admission>),
+    Receives(Arc<Admission>),
+    /// Receives of a shared queue: retrieved in any order, and by several threads.
+    Shared(Arc<Occupancy>),
+}
+
+impl Places {
+    pub(crate) fn of_requests(admission: &Arc<Admission>) -> Places {
+        Places(Queue::Requests(Arc::clone(admission)))
+    }
+
+    pub(crate) fn of_receives(admission: &Arc<Admission>) -> Places {
+        Places(Queue::Receives(Arc::clone(admission)))
+    }
+
+    pub(crate) fn of_shared(occupancy: &Arc<Occupancy>) -> Places {
+        Places(Queue::Shared(Arc::clone(occupancy)))
+    }
+
+    /// A completion with this place is retrieved, or lost.
+    #[inline]
+    pub(crate) fn retrieve(&self, place: u32) {
+        match &self.0 {
+            Queue::Requests(admission) => admission.requests.retrieve(place),
+            Queue::Receives(admission) => admission.receives.retrieve(place),
+            Queue::Shared(occupancy) => occupancy.give_back(),
+        }
     }
 }
 
@@ -105,13 +197,13 @@ impl Admission {
         Admission { config, settle, requests, receives }
     }
 
-    /// Settle a request that has succeeded. `false`: it is to complete.
+    /// Settle a request that has succeeded.
     #[inline]
-    pub(crate) fn settle(&self, context: u64, effects: &mut Effects) -> bool {
-        let Some(settle) = &self.settle else { return false };
-        settle.settle(context, &mut effects.later);
-        effects.settled = true;
-        true
+    pub(crate) fn settle(&self, context: u64, effects: &mut Effects) {
+        if let Some(settle) = &self.settle {
+            settle.settle(context, &mut effects.later);
+            effects.settled = true;
+        }
     }
 
     /// Whether no request behind one that ends with this status succeeds, executed or not (Verbs V67).
@@ -119,10 +211,18 @@ impl Admission {
         self.config.dialect.flushes_acknowledged && !status.is_success()
     }
 
-    /// Whether a completion frees its place, rather than its being retrieved.
+    /// The oldest request leaves its queue with this status: whether a completion follows, and its
+    /// [`place`](crate::Completion::place). Settled requests have none.
     #[inline]
-    pub(crate) fn frees(&self) -> bool {
-        self.config.dialect.places == Places::UntilCompleted
+    pub(crate) fn leave(&self, flags: Flags, status: Status) -> Leaving {
+        let silent = flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
+        let settled = self.settle.is_some() && status.is_success();
+        if settled || silent && !self.config.dialect.silent_keeps_its_place {
+            self.requests.free();
+            return if silent { Leaving::Silent } else { Leaving::Settled };
+        }
+        let place = self.requests.complete();
+        if silent { Leaving::Silent } else { Leaving::Completes(place) }
     }
 
     /// Put a request behind those in `queue`. An error changes nothing.
@@ -262,6 +362,16 @@ mod tests {
         assert!(places.take(1) && !places.take(1));
         places.give_back();
         assert!(places.take(1) && !places.take(1));
+        let (first, second) = (places.complete(), places.complete());
+        assert_eq!((places.len(), places.uncompleted()), (3, 1));
+        assert!(!places.take(1), "completed is not enough");
+        places.retrieve(first);
+        assert!(places.take(1) && !places.take(1));
+        places.retrieve(second);
+        assert_eq!((places.len(), places.uncompleted()), (2, 2));
+        assert!(!places.resize(1) && places.resize(2) && !places.take(1));
+        assert!(places.resize(3) && places.take(1) && !places.take(1));
+        places.complete();
         places.clear();
         assert_eq!(places.len(), 0);
         places.give_back();
@@ -274,7 +384,9 @@ mod tests {
     fn places_are_counted_beyond_the_largest_number() {
         let places = Occupancy::new(2);
         places.taken.store(u32::MAX, Ordering::Relaxed);
-        places.freed.store(u32::MAX, Ordering::Relaxed);
+        places.freed.store(u32::MAX - 7, Ordering::Relaxed);
+        places.completed.store(7, Ordering::Relaxed);
+        places.retrieved.store(7, Ordering::Relaxed);
         assert!(places.take(1) && places.take(1) && !places.take(1));
         places.free();
         assert_eq!(places.len(), 1);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use transom_memory::QueuePairId;
 
+use crate::admission::Places;
 use crate::dialect::Overrun;
 use crate::{Completion, CompletionFlags, Finished, Status};
 
@@ -49,6 +50,16 @@ struct Waiter {
     errors: bool,
 }
 
+/// A queue of requests or receives that complete here.
+#[derive(Debug)]
+struct Member {
+    places: Option<Places>,
+    depth: usize,
+    /// Its entries that were not retrieved.
+    entries: usize,
+    gone: bool,
+}
+
 /// Whether an entry counts for [`NotifyKind::Solicited`].
 fn is_solicited(entry: &Completion) -> bool {
     !entry.status.is_success() || entry.flags.contains(CompletionFlags::SOLICITED)
@@ -61,7 +72,10 @@ pub struct CompletionQueue {
     kind: Capacity,
     requested: usize,
     bound: usize,
-    /// Entries that may be those of queues that are gone.
+    /// The queues of requests and receives that complete here, and which of these entries are none any more.
+    members: Vec<Member>,
+    unused: Vec<u32>,
+    /// Entries of queues that are gone.
     orphans: usize,
     /// Entries ever added.
     added: u64,
@@ -91,6 +105,8 @@ impl CompletionQueue {
             kind,
             requested: depth,
             bound: 0,
+            members: Vec::new(),
+            unused: Vec::new(),
             orphans: 0,
             added: 0,
             added_solicited: 0,
@@ -119,16 +135,65 @@ impl CompletionQueue {
         }
     }
 
-    /// A queue of `depth` requests or receives will complete here.
-    pub fn bind(&mut self, depth: usize) {
+    /// A queue of `depth` requests or receives will complete here: the [`member`](Completion::member) of its
+    /// completions, each of which frees one of `places` when it is retrieved.
+    pub fn bind(&mut self, places: Places, depth: usize) -> u32 {
         self.bound = self.bound.saturating_add(depth);
+        let member = Member { places: Some(places), depth, entries: 0, gone: false };
+        if let Some(number) = self.unused.pop() {
+            if let Some(room) = self.member(number) {
+                *room = member;
+            }
+            return number;
+        }
+        self.members.push(member);
+        u32::try_from(self.members.len()).unwrap_or(0)
+    }
+
+    /// The sum of the depths of the queues of requests and receives that complete here: as deep as that it
+    /// never runs over, shared receive queues apart (Verbs V82).
+    #[must_use]
+    pub fn bound(&self) -> usize {
+        self.bound
     }
 
     /// The queue of those requests is gone. Its entries stay (ND2 1.3 rule 6), and take no place
     /// from others.
-    pub fn unbind(&mut self, depth: usize) {
+    pub fn unbind(&mut self, number: u32) {
+        let Some(member) = self.member(number).filter(|member| !member.gone) else { return };
+        member.gone = true;
+        let (depth, entries) = (member.depth, member.entries);
         self.bound = self.bound.saturating_sub(depth);
-        self.orphans = self.orphans.saturating_add(depth).min(self.ring.len());
+        self.orphans = self.orphans.saturating_add(entries);
+        self.forget(number);
+    }
+
+    #[inline]
+    fn member(&mut self, number: u32) -> Option<&mut Member> {
+        self.members.get_mut((number as usize).wrapping_sub(1))
+    }
+
+    /// The number of a member that is gone may be used again, once nothing of it is left.
+    #[cold]
+    fn forget(&mut self, number: u32) {
+        if let Some(member) = self.member(number).filter(|member| member.entries == 0) {
+            member.places = None;
+            self.unused.push(number);
+        }
+    }
+
+    /// An entry has left the ring.
+    #[inline]
+    fn left(&mut self, entry: &Completion) {
+        let Some(member) = self.member(entry.member) else { return };
+        member.entries = member.entries.saturating_sub(1);
+        if let Some(places) = &member.places {
+            places.retrieve(entry.place);
+        }
+        if member.gone {
+            self.orphans = self.orphans.saturating_sub(1);
+            self.forget(entry.member);
+        }
     }
 
     /// Change the depth that was asked for. Fewer than the entries in it: `BufferOverflow`, nothing
@@ -168,15 +233,11 @@ impl CompletionQueue {
     /// # Errors
     /// `QueueOverrun` if the queue is full, or was before.
     pub fn push(&mut self, completion: Completion) -> Result<(), Status> {
-        if let Some(status) = self.failed {
-            return Err(status);
+        if self.failed.is_some() || self.ring.len() >= self.capacity() {
+            return Err(self.overrun(&completion));
         }
-        if self.ring.len() >= self.capacity() {
-            if self.overrun == Overrun::Clear {
-                self.ring.clear();
-            }
-            self.failed = Some(Status::QueueOverrun);
-            return Err(Status::QueueOverrun);
+        if let Some(member) = self.member(completion.member) {
+            member.entries += 1;
         }
         self.added += 1;
         if is_solicited(&completion) {
@@ -184,6 +245,21 @@ impl CompletionQueue {
         }
         self.ring.push_back(completion);
         Ok(())
+    }
+
+    /// A completion finds no room: it is lost, and with it, as the dialect says, what was queued. Then
+    /// nothing takes up a place any more: what is posted behind the end goes on to be accepted.
+    #[cold]
+    fn overrun(&mut self, lost: &Completion) -> Status {
+        if self.overrun == Overrun::Clear {
+            while let Some(entry) = self.ring.pop_front() {
+                self.left(&entry);
+            }
+            if let Some(Member { places: Some(places), .. }) = self.member(lost.member) {
+                places.retrieve(lost.place);
+            }
+        }
+        *self.failed.get_or_insert(Status::QueueOverrun)
     }
 
     /// Whether [`fire`](Self::fire) can do anything: the queue has failed, or a notification waits for entries.
@@ -303,17 +379,24 @@ impl CompletionQueue {
         let mut count = 0;
         for to in results {
             let Some(entry) = self.ring.pop_front() else { break };
+            self.left(&entry);
             *to = entry;
             count += 1;
         }
-        self.orphans = self.orphans.min(self.ring.len());
         count
     }
 
     /// Drop the unretrieved entries of a queue pair, and with them what they had to report (Verbs V37).
     pub fn purge(&mut self, queue_pair: QueuePairId) {
-        self.ring.retain(|entry| entry.queue_pair != queue_pair);
-        self.orphans = self.orphans.min(self.ring.len());
+        let mut ring = std::mem::take(&mut self.ring);
+        ring.retain(|entry| {
+            let stays = entry.queue_pair != queue_pair;
+            if !stays {
+                self.left(entry);
+            }
+            stays
+        });
+        self.ring = ring;
         // Entries are numbered by their distance from the end, so what was purged gives its numbers to
         // older ones. That may report one of those again, and misses none.
         let behind = self.ring.iter().rev().position(is_solicited);
@@ -328,8 +411,8 @@ impl CompletionQueue {
 
     /// Retrieve one entry.
     pub fn pop(&mut self) -> Option<Completion> {
-        let entry = self.ring.pop_front();
-        self.orphans = self.orphans.min(self.ring.len());
-        entry
+        let entry = self.ring.pop_front()?;
+        self.left(&entry);
+        Some(entry)
     }
 }

@@ -156,8 +156,7 @@ impl QueuePair {
         if let Err((status, denial)) = placed {
             (slot.status, slot.denial, slot.length) = (status, denial, 0);
         }
-        let mut completion = self.completion(&slot);
-        self.free_place(Side::Receive, &slot);
+        let mut completion = self.completion(&slot, self.receive_place());
         let set = |condition: bool, flag: CompletionFlags| if condition { flag.0 } else { 0 };
         if slot.status.is_success() {
             completion.flags = CompletionFlags(

@@ -41,16 +41,6 @@ pub enum DeadWindow {
     Standing,
 }
 
-/// How long a request counts towards the depth of its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Places {
-    /// Until it completes.
-    UntilCompleted,
-    /// Until its completion is retrieved, if it makes one
-    /// ([`QueuePair::retrieved`](crate::QueuePair::retrieved); ND1 EP-8).
-    UntilRetrieved,
-}
-
 /// A generation of the interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
@@ -64,8 +54,9 @@ pub struct Dialect {
     pub notify_on_disconnect: Status,
     /// Disconnect finishes at once, rather than when the peer has disconnected too (ND2 4.9).
     pub disconnect_at_once: bool,
-    /// See [`Places`].
-    pub places: Places,
+    /// A request that succeeds in silence takes up its place until a completion behind it is retrieved, as on
+    /// adapters in hardware (Verbs V82). Elsewhere the place is free at once (ND1 EP-8, NDK WR-16).
+    pub silent_keeps_its_place: bool,
     /// How deep completion queues are.
     pub completion_queues: Capacity,
     /// See [`Overrun`].
@@ -106,7 +97,7 @@ pub const ND2: Dialect = Dialect {
     backed_out: Status::ConnectionRefused,
     notify_on_disconnect: Status::ConnectionDisconnected,
     disconnect_at_once: true,
-    places: Places::UntilCompleted,
+    silent_keeps_its_place: false,
     completion_queues: Capacity::Elastic,
     overrun: Overrun::Clear,
     dead_window: DeadWindow::Fatal,
@@ -127,7 +118,6 @@ pub const ND1: Dialect = Dialect {
     name: "ND1",
     peer_gone: PeerGone::Keep,
     backed_out: Status::ConnectionAborted,
-    places: Places::UntilRetrieved,
     completion_queues: Capacity::Exact,
     posting: &tables::POSTING_ND1,
     connector: &tables::CONNECTOR_ND1,
@@ -171,6 +161,7 @@ pub const VERBS: Dialect = Dialect {
     overrun: Overrun::Keep,
     dead_window: DeadWindow::Standing,
     flushes_acknowledged: true,
+    silent_keeps_its_place: true,
     immediate: true,
     receive_wait: None,
     posting: &tables::POSTING_VERBS,

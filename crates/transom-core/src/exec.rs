@@ -5,7 +5,7 @@ use std::sync::Arc;
 use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId, Rights};
 use transom_wire::Time;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Leaving};
 use crate::context::{Effects, SharedReceives, Side};
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
@@ -345,13 +345,13 @@ impl Execution {
     #[inline(always)]
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.front() else { return };
-        let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && status.is_success();
-        if silent || self.admission.frees() {
-            self.admission.requests.free();
-        }
-        let settled = silent || status.is_success() && self.admission.settle(slot.context, effects);
-        if !settled {
-            effects.complete(Side::Initiator, self.completion(slot, status, slot.length, denial));
+        match self.admission.leave(slot.flags, status) {
+            Leaving::Silent => {}
+            Leaving::Settled => self.admission.settle(slot.context, effects),
+            Leaving::Completes(place) => {
+                let completion = self.completion(slot, status, slot.length, denial);
+                effects.complete(Side::Initiator, Completion { place, ..completion });
+            }
         }
         self.requests.remove();
         self.next = self.next.max(self.requests.first());
@@ -372,7 +372,7 @@ impl Execution {
 
     /// Complete the receive that a message has consumed.
     pub(crate) fn complete_receive(&mut self, effects: &mut Effects, arrival: &Arrival) {
-        let Some(slot) = self.pop_receive() else { return };
+        let Some((slot, place)) = self.pop_receive() else { return };
         let mut flags = CompletionFlags::default();
         if arrival.solicited {
             flags.0 |= CompletionFlags::SOLICITED.0;
@@ -390,13 +390,15 @@ impl Execution {
         };
         let completion = self.completion(&slot, Status::Success, u64::from(arrival.length), 0);
         let kind = arrival.kind;
-        effects.complete(self.receive_side(), Completion { kind, flags, value, ..completion });
+        effects
+            .complete(self.receive_side(), Completion { kind, flags, value, place, ..completion });
     }
 
     /// Complete the oldest receive with an error.
     pub(crate) fn fail_receive(&mut self, effects: &mut Effects, status: Status, denial: u64) {
-        let Some(slot) = self.pop_receive() else { return };
-        effects.complete(self.receive_side(), self.completion(&slot, status, 0, denial));
+        let Some((slot, place)) = self.pop_receive() else { return };
+        let completion = self.completion(&slot, status, 0, denial);
+        effects.complete(self.receive_side(), Completion { place, ..completion });
     }
 
     fn receive_side(&self) -> Side {
@@ -406,13 +408,12 @@ impl Execution {
         }
     }
 
-    fn pop_receive(&mut self) -> Option<Slot> {
+    /// The oldest receive, and the place of its completion.
+    fn pop_receive(&mut self) -> Option<(Slot, u32)> {
         let slot = self.receives.pop()?;
         self.receiving = false;
-        if self.admission.frees() && !self.shared {
-            self.admission.receives.free();
-        }
-        Some(slot)
+        let place = if self.shared { 0 } else { self.admission.receives.complete() };
+        Some((slot, place))
     }
 
     /// Whether there is a receive for a message of the peer's, after a look into the shared queue.

@@ -26,6 +26,7 @@ mod status;
 pub mod tables;
 pub mod trace;
 
+pub use admission::Places;
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
     Connection, ConnectionConfig, ConnectionOverview, Frames, LARGEST_INLINE, LinkEnd, LinkWish,

@@ -10,14 +10,14 @@ use std::time::Duration;
 use transom_memory::{DomainId, Memory, QueuePairId, Rights};
 use transom_wire::Time;
 
-use crate::admission::Admission;
-use crate::dialect::{PeerGone, Places};
+use crate::admission::{Admission, Leaving, Places};
+use crate::dialect::PeerGone;
 use crate::exec::Execution;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionKind, Data, Dialect, Effects, Flags, Operation, Request, Settle, Sge,
-    Side, Status,
+    Completion, CompletionKind, Data, Dialect, Effects, Operation, Request, Settle, Sge, Side,
+    Status,
 };
 
 /// Kind of a queue pair.
@@ -347,33 +347,25 @@ impl QueuePair {
         {
             memory.abandon(window, now.0);
         }
-        let silent = self.free_place(side, slot);
-        if silent {
-            return;
-        }
-        let settled = side == Side::Initiator
-            && slot.status.is_success()
-            && self.admission.settle(slot.context, effects);
-        if settled {
-            return;
-        }
-        effects.complete(side, self.completion(slot));
-    }
-
-    /// Free the place of what has left its queue, if its completion does. `true`: its success makes no
-    /// completion.
-    pub(crate) fn free_place(&self, side: Side, slot: &Slot) -> bool {
-        let silent = slot.flags.contains(Flags::SILENT_SUCCESS) && slot.status.is_success();
-        if silent || self.admission.frees() {
-            match side {
-                Side::Initiator => self.admission.requests.give_back(),
-                Side::Receive | Side::Target(_) => self.admission.receives.give_back(),
+        match side {
+            Side::Initiator => match self.admission.leave(slot.flags, slot.status) {
+                Leaving::Silent => {}
+                Leaving::Settled => self.admission.settle(slot.context, effects),
+                Leaving::Completes(place) => effects.complete(side, self.completion(slot, place)),
+            },
+            Side::Receive | Side::Target(_) => {
+                effects.complete(side, self.completion(slot, self.receive_place()));
             }
         }
-        silent
     }
 
-    pub(crate) fn completion(&self, slot: &Slot) -> Completion {
+    /// The place of a receive that completes here.
+    pub(crate) fn receive_place(&self) -> u32 {
+        let Admission { config, receives, .. } = &*self.admission;
+        if config.shared { 0 } else { receives.complete() }
+    }
+
+    pub(crate) fn completion(&self, slot: &Slot, place: u32) -> Completion {
         Completion {
             request_context: slot.context,
             queue_pair_context: self.admission.config.context,
@@ -382,16 +374,15 @@ impl QueuePair {
             status: slot.status,
             length: slot.length as u32,
             denial: slot.denial,
+            place,
             ..Completion::BLANK
         }
     }
 
-    /// The program has retrieved a completion: where the dialect says so, its place is free only now.
-    pub fn retrieved(&self, receive: bool) {
-        let Admission { config, requests, receives, .. } = &*self.admission;
-        if config.dialect.places == Places::UntilRetrieved {
-            if receive { receives } else { requests }.give_back();
-        }
+    /// The places of its requests, and of its own receives, for the completion queues that free them.
+    #[must_use]
+    pub fn places(&self) -> (Places, Places) {
+        (Places::of_requests(&self.admission), Places::of_receives(&self.admission))
     }
 
     /// Flush without a connection (ND2 4.9). With one, see [`Connection::flush`](crate::Connection::flush).
@@ -498,12 +489,17 @@ impl QueuePair {
         }
         while self.receives.pop().is_some() {}
         memory.close_queue_pair(self.admission.config.number, now.0);
-        self.admission.requests.clear();
-        self.admission.receives.clear();
         (self.waits_since, self.reconnects, self.kept) = (None, false, false);
         (self.queue_key, self.sends_failed, self.resumes) = (0, false, false);
         self.state = QueuePairState::Idle;
         Ok(())
+    }
+
+    /// All places are free, behind a [`reset`](QueuePair::reset) and once its completion queues have
+    /// [dropped](crate::CompletionQueue::purge) what was not retrieved.
+    pub fn clear_places(&mut self) {
+        self.admission.requests.clear();
+        self.admission.receives.clear();
     }
 
     /// This side disconnects what has no connection any more.
@@ -515,9 +511,15 @@ impl QueuePair {
         }
     }
 
-    /// Requests and receives that take up places: posted and not completed, or as the dialect says.
+    /// Requests and receives that have not completed.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
+        (self.admission.requests.uncompleted(), self.admission.receives.uncompleted())
+    }
+
+    /// Requests and receives that take up places: those, and those whose completions are not retrieved.
+    #[must_use]
+    pub fn occupied(&self) -> (u32, u32) {
         (self.admission.requests.len(), self.admission.receives.len())
     }
 }
@@ -525,7 +527,7 @@ impl QueuePair {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect;
+    use crate::{Flags, dialect};
     use transom_memory::{Config, Registration, Scope, Segment, WindowSpec};
 
     const NUMBER: QueuePairId = QueuePairId(7);

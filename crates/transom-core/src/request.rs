@@ -270,6 +270,11 @@ pub struct Completion {
     pub source: QueuePairId,
     /// Names the record that explains a failure ([`DenialLog`](crate::DenialLog)); 0 = none.
     pub denial: u64,
+    /// The place that is free when this is retrieved, and those before it, in the queue of the next member.
+    pub place: u32,
+    /// The queue of requests or receives, as the completion queue numbers those that complete in it
+    /// ([`CompletionQueue::bind`](crate::CompletionQueue::bind)); 0 = none.
+    pub member: u32,
 }
 
 impl Completion {
@@ -286,6 +291,8 @@ impl Completion {
         flags: CompletionFlags(0),
         source: QueuePairId(0),
         denial: 0,
+        place: 0,
+        member: 0,
     };
 }
 

@@ -1,7 +1,10 @@
 //! Shared receive queues (ND2 2.7).
 
+use std::sync::Arc;
+
 use transom_memory::QueuePairId;
 
+use crate::admission::{Occupancy, Places};
 use crate::queue::RequestQueue;
 use crate::{Data, Finished, Flags, Operation, Sge, Status, admission};
 
@@ -10,7 +13,8 @@ use crate::{Data, Finished, Flags, Operation, Sge, Status, admission};
 #[derive(Debug)]
 pub struct SharedReceiveQueue {
     receives: RequestQueue,
-    depth: usize,
+    /// Free when the completion is retrieved of the queue pair that took the receive.
+    places: Arc<Occupancy>,
     max_sge: usize,
     largest_transfer: u64,
     threshold: usize,
@@ -27,7 +31,7 @@ impl SharedReceiveQueue {
     pub fn new(depth: usize, max_sge: usize, largest_transfer: u64) -> SharedReceiveQueue {
         SharedReceiveQueue {
             receives: RequestQueue::default(),
-            depth,
+            places: Arc::new(Occupancy::new(u32::try_from(depth).unwrap_or(u32::MAX))),
             max_sge,
             largest_transfer,
             threshold: 0,
@@ -48,7 +52,7 @@ impl SharedReceiveQueue {
         wake: &mut Vec<QueuePairId>,
     ) -> Result<(), Status> {
         let length = admission::admit(list, self.max_sge, self.largest_transfer)?;
-        if self.receives.len() >= self.depth {
+        if !self.places.take(1) {
             return Err(Status::NoMoreEntries);
         }
         self.receives.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
@@ -82,10 +86,23 @@ impl SharedReceiveQueue {
         std::mem::swap(unused, &mut self.receives);
     }
 
+    /// Its places, for the completion queues of the queue pairs that take receives of it.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        Places::of_shared(&self.places)
+    }
+
     /// Receives that wait. One that a connection has taken no longer counts.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.receives.len()
+    }
+
+    /// Receives that take up places: those that wait, those that connections have taken, and those whose
+    /// completions were not retrieved.
+    #[must_use]
+    pub fn occupied(&self) -> usize {
+        self.places.len() as usize
     }
 
     /// Change depth and threshold; 0 leaves a value as it is. A depth below the receives
@@ -99,11 +116,8 @@ impl SharedReceiveQueue {
         threshold: usize,
         fired: &mut Vec<Finished>,
     ) -> Result<(), Status> {
-        if depth != 0 && depth < self.outstanding() {
+        if depth != 0 && !self.places.resize(u32::try_from(depth).unwrap_or(u32::MAX)) {
             return Err(Status::BufferOverflow);
-        }
-        if depth != 0 {
-            self.depth = depth;
         }
         if threshold != 0 {
             self.threshold = threshold;

@@ -25,8 +25,8 @@ struct Machine {
 
 fn machine(kind: QueuePairKind, shared: bool) -> Machine {
     let mut host = Host::new(HostConfig { shared, ..HostConfig::new(&VERBS) }, NUMBER.0);
-    host.queue_pair =
-        QueuePair::new(QueuePairConfig { kind, initiator_depth: 2, ..*host.queue_pair.config() });
+    let config = QueuePairConfig { kind, initiator_depth: 2, ..*host.queue_pair.config() };
+    host.set_queue_pair(QueuePair::new(config));
     host.queue_pair.set_queue_key(KEY);
     let bytes = (0..=255).collect();
     let buffer = host.register(bytes, Rights::LOCAL_READ | Rights::LOCAL_WRITE);
@@ -69,8 +69,9 @@ impl Machine {
         self.host.queue_pair.post_receive(context, &list).unwrap();
     }
 
-    /// The completions so far, each once.
+    /// The completions so far, each once, retrieved.
     fn completions(&mut self) -> Vec<(Side, u64, Status)> {
+        while self.host.cq.pop().is_some() {}
         let of = |seen: Seen| match seen {
             Seen::Completion(side, c) => Some((side, c.request_context, c.status)),
             _ => None,
@@ -102,7 +103,7 @@ fn a_send_leaves_when_it_is_posted_and_frees_its_place() {
         machine.send(context).unwrap();
         assert_eq!(machine.completions(), [(Side::Initiator, context, Status::Success)]);
         assert_eq!(machine.left.pop(), Some((99, 5, None, false, (1..11).collect())));
-        assert_eq!(machine.host.queue_pair.outstanding(), (0, 0));
+        assert_eq!(machine.host.queue_pair.occupied(), (0, 0));
     }
 }
 
@@ -178,6 +179,7 @@ fn a_datagram_fills_the_oldest_receive_behind_its_route() {
         length: 45,
         flags: CompletionFlags::DATAGRAM,
         source: PEER,
+        place: 1,
         ..Completion::BLANK
     };
     assert_eq!(machine.last(), expected);

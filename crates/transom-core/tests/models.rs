@@ -163,31 +163,32 @@ proptest! {
     ) {
         let mut queue = CompletionQueue::new(requested, Capacity::Elastic);
         // Depth, entries and number of each queue there is; and whose the entries are, in order.
-        let mut bound: [Option<(usize, usize, u32)>; 3] = [None; 3];
+        let mut bound: [Option<(usize, usize, u32, u32)>; 3] = [None; 3];
         let mut whose = std::collections::VecDeque::new();
         let mut made = 0;
         for (what, which, depth) in steps {
             let place = &mut bound[which];
             match (what, &mut *place) {
-                (0, Some((depth, ..))) => {
-                    queue.unbind(*depth);
+                (0, Some((.., member))) => {
+                    queue.unbind(*member);
                     *place = None;
                 }
-                (0..8, Some((depth, entries, number))) if *entries < *depth => {
+                (0..8, Some((depth, entries, number, member))) if *entries < *depth => {
                     *entries += 1;
                     whose.push_back(*number);
-                    prop_assert_eq!(queue.push(Completion::BLANK), Ok(()));
+                    let entry = Completion { member: *member, ..Completion::BLANK };
+                    prop_assert_eq!(queue.push(entry), Ok(()));
                 }
                 (0..8, None) => {
-                    queue.bind(depth);
+                    let member = queue.bind(SharedReceiveQueue::new(1, 1, 1).places(), depth);
                     made += 1;
-                    *place = Some((depth, 0, made));
+                    *place = Some((depth, 0, made, member));
                 }
                 _ => {
                     prop_assert_eq!(queue.pop().is_some(), !whose.is_empty());
                     let of = whose.pop_front();
                     let of = bound.iter_mut().flatten().find(|one| Some(one.2) == of);
-                    if let Some((_, entries, _)) = of {
+                    if let Some((_, entries, ..)) = of {
                         *entries -= 1;
                     }
                 }
@@ -201,7 +202,9 @@ proptest! {
 #[derive(Clone, Debug)]
 enum Shared {
     Post(u32),
-    Take(u32),
+    /// And whether it completes at once.
+    Take(u32, bool),
+    Retrieve,
     GiveBack,
     Modify(usize, usize),
     Notify,
@@ -212,7 +215,8 @@ enum Shared {
 fn shared() -> impl Strategy<Value = Shared> {
     prop_oneof![
         5 => (0..4u32).prop_map(Shared::Post),
-        4 => (1..4u32).prop_map(Shared::Take),
+        4 => (1..4u32, prop::bool::ANY).prop_map(|(who, completes)| Shared::Take(who, completes)),
+        2 => Just(Shared::Retrieve),
         1 => Just(Shared::GiveBack),
         2 => (0..8usize, 0..6usize).prop_map(|(depth, threshold)| Shared::Modify(depth, threshold)),
         2 => Just(Shared::Notify),
@@ -225,7 +229,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Receives go to the queue pair that asks, or come back. A queue pair that found none is woken
-    /// once when there are some; a waiter for few of them fires once, or is canceled.
+    /// once when there are some; a waiter for few of them fires once, or is canceled. The place of one is
+    /// free when its completion was retrieved (Verbs V82).
     #[test]
     fn nd2_2_7_a_shared_receive_queue_does_what_its_watcher_expects(
         depth in 1..8usize,
@@ -237,14 +242,18 @@ proptest! {
         let (mut hungry, mut waiters, mut number): (Vec<u32>, Vec<u64>, u64) = Default::default();
         let mut early: Vec<u64> = Vec::new();
         let mut taken = RequestQueue::default();
+        let mut entries = CompletionQueue::new(128, Capacity::Exact);
+        let member = entries.bind(queue.places(), 0);
         for step in steps {
             let (mut fired, mut expected) = (Vec::new(), Vec::new());
+            let occupied = waiting + taken.len() + entries.len();
+            prop_assert_eq!(queue.occupied(), occupied);
             match step {
                 Shared::Post(sges) => {
                     let list = vec![Sge { token: 1, address: 0, length: 8 }; sges as usize];
                     let mut wake = Vec::new();
                     let posted = queue.post(7, &list, &mut wake);
-                    if list.len() <= SGES && waiting < depth {
+                    if list.len() <= SGES && occupied < depth {
                         prop_assert_eq!(posted, Ok(()));
                         waiting += 1;
                         if waiting >= threshold {
@@ -256,8 +265,13 @@ proptest! {
                         prop_assert!(posted.is_err() && wake.is_empty());
                     }
                 }
-                Shared::Take(who) => {
-                    let found = queue.take(QueuePairId(who), &mut taken, &mut fired);
+                Shared::Take(who, completes) => {
+                    let mut one = RequestQueue::default();
+                    let into = if completes { &mut one } else { &mut taken };
+                    let found = queue.take(QueuePairId(who), into, &mut fired);
+                    if found && completes {
+                        entries.push(Completion { member, ..Completion::BLANK }).unwrap();
+                    }
                     prop_assert_eq!(found, waiting > 0);
                     if found {
                         waiting -= 1;
@@ -268,13 +282,16 @@ proptest! {
                         hungry.push(who);
                     }
                 }
+                Shared::Retrieve => {
+                    let _ = entries.pop();
+                }
                 Shared::GiveBack => {
                     waiting += taken.len();
                     queue.give_back(&mut taken);
                     prop_assert!(taken.is_empty());
                 }
                 Shared::Modify(to, limit) => {
-                    let fits = to == 0 || to >= waiting;
+                    let fits = to == 0 || to >= occupied;
                     let expect = if fits { Ok(()) } else { Err(Status::BufferOverflow) };
                     prop_assert_eq!(queue.modify(to, limit, &mut fired), expect);
                     if fits {

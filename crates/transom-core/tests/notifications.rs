@@ -8,7 +8,7 @@ use std::time::Duration;
 use transom_core::dialect::Overrun;
 use transom_core::{
     Capacity, Completion, CompletionFlags, CompletionKind, CompletionQueue, Finished, Moderation,
-    NotifyKind, Status,
+    NotifyKind, Places, SharedReceiveQueue, Status,
 };
 use transom_memory::QueuePairId;
 
@@ -222,6 +222,11 @@ fn n10_a_batch_is_there_when_the_notification_fires() {
     assert_eq!(cq.queue.len(), 2);
 }
 
+/// Places that nothing is known of.
+fn places() -> Places {
+    SharedReceiveQueue::new(1, 1, 1).places()
+}
+
 /// ND2 4.4, C38; and exact queues for the dialects that have them.
 #[test]
 fn capacity_is_what_was_asked_for_or_what_is_bound() {
@@ -229,7 +234,7 @@ fn capacity_is_what_was_asked_for_or_what_is_bound() {
         [(Capacity::Elastic, 10, 10), (Capacity::Elastic, 1, 2), (Capacity::Exact, 10, 2)]
     {
         let mut queue = CompletionQueue::new(2, kind);
-        queue.bind(bound);
+        queue.bind(places(), bound);
         assert_eq!(queue.capacity(), expected);
         let fits = (0..20).take_while(|context| queue.push(ok(*context)).is_ok()).count();
         assert_eq!(fits, expected);
@@ -240,17 +245,20 @@ fn capacity_is_what_was_asked_for_or_what_is_bound() {
 #[test]
 fn entries_outlive_their_queue_and_do_not_make_the_others_run_over() {
     let mut queue = CompletionQueue::new(2, Capacity::Elastic);
-    queue.bind(10);
+    let of = |member, context| Completion { member, ..ok(context) };
+    let first = queue.bind(places(), 10);
     for context in 0..10 {
-        queue.push(ok(context)).unwrap();
+        queue.push(of(first, context)).unwrap();
     }
-    queue.unbind(10);
-    queue.bind(2);
-    assert_eq!(queue.push(ok(10)), Ok(()));
-    assert_eq!(queue.push(ok(11)), Ok(()));
-    assert_eq!(queue.len(), 12);
+    queue.unbind(first);
+    let second = queue.bind(places(), 2);
+    assert_ne!(second, first, "entries of the first are left");
+    assert_eq!(queue.push(of(second, 10)), Ok(()));
+    assert_eq!(queue.push(of(second, 11)), Ok(()));
+    assert_eq!((queue.len(), queue.capacity()), (12, 12));
     while queue.pop().is_some() {}
     assert_eq!(queue.capacity(), 2, "they are gone");
+    assert_eq!(queue.bind(places(), 1), first, "its number is used again");
 }
 
 /// ND2 C29.

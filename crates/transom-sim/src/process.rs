@@ -1,6 +1,6 @@
 //! A process: an adapter with everything a program makes on it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_core::{
@@ -104,6 +104,8 @@ pub struct Cq {
     pub mirror: VecDeque<Completion>,
     /// The program lets it fill up.
     pub neglected: bool,
+    /// Shared receive queues whose receives complete here, by their place in the process.
+    pub pools: HashMap<usize, u32>,
 }
 
 /// A queue pair with its connector.
@@ -123,6 +125,8 @@ pub struct Pair {
     pub connector: Connector,
     /// The completion queues, for requests and for receives.
     pub cqs: [usize; 2],
+    /// Its queues as those number them.
+    pub members: [u32; 2],
     /// The shared receive queue.
     pub pool: Option<usize>,
     /// The link and the side, while there is one.
@@ -293,6 +297,6 @@ impl Process {
     pub fn add_cq(&mut self, depth: usize, neglected: bool) {
         let mut queue = CompletionQueue::new(depth, self.dialect.completion_queues);
         queue.set_overrun(self.dialect.overrun);
-        self.cqs.push(Cq { queue, mirror: VecDeque::new(), neglected });
+        self.cqs.push(Cq { queue, mirror: VecDeque::new(), neglected, pools: HashMap::new() });
     }
 }

@@ -10,10 +10,10 @@ use transom_wire::{ReadLimits, Time};
 
 use crate::Arena;
 use transom_core::{
-    Caps, Completion, CompletionKind, CompletionQueue, Connection, ConnectionEvent, Connector, Cx,
-    Data, DenialLog, DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener,
-    Operation, Output, QueuePair, QueuePairConfig, QueuePairKind, Received, Request, RequestQueue,
-    Sge, SharedReceiveQueue, SharedReceives, Side, Status,
+    Caps, Completion, CompletionQueue, Connection, ConnectionEvent, Connector, Cx, Data, DenialLog,
+    DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener, Operation, Output,
+    QueuePair, QueuePairConfig, QueuePairKind, Received, Request, RequestQueue, Sge,
+    SharedReceiveQueue, SharedReceives, Side, Status,
 };
 
 /// The parameters of a host.
@@ -159,6 +159,8 @@ pub struct Host {
     pub connection: Option<Connection>,
     /// The completion queue, for requests and receives alike.
     pub cq: CompletionQueue,
+    /// The queue pair's two queues there.
+    members: [u32; 2],
     effects: Effects,
     /// Everything that the program would have seen.
     pub seen: Vec<Seen>,
@@ -197,14 +199,16 @@ impl Host {
         });
         let mut cq = CompletionQueue::new(config.cq_depth, dialect.completion_queues);
         cq.set_overrun(dialect.overrun);
-        cq.bind(2 * config.depth as usize);
+        let depth = config.depth as usize;
+        let (requests, receives) = queue_pair.places();
+        let queue = SharedReceiveQueue::new(depth, config.sge as usize, largest_transfer);
+        let receives = if config.shared { queue.places() } else { receives };
+        let members = [cq.bind(requests, depth), cq.bind(receives, depth)];
         let memory = Memory::new(
             [number as u8; 32],
             Config { largest_region: 1 << 40, most_tokens: 1 << 16, ..Config::default() },
         );
         let lane = memory.lane();
-        let queue =
-            SharedReceiveQueue::new(config.depth as usize, config.sge as usize, largest_transfer);
         Host {
             config,
             lane,
@@ -214,6 +218,7 @@ impl Host {
             denials: Kept(Mutex::new(DenialLog::new(64))),
             shared: Shared(Mutex::new((queue, Vec::new()))),
             queue_pair,
+            members,
             connector: Connector::new(dialect, config.caps),
             listener: Listener::new(dialect),
             connection: None,
@@ -223,6 +228,18 @@ impl Host {
             trace: None,
             quiet: false,
         }
+    }
+
+    /// Another queue pair in place of the one that there is.
+    pub fn set_queue_pair(&mut self, queue_pair: QueuePair) {
+        let (requests, receives) = queue_pair.places();
+        self.members.into_iter().for_each(|member| self.cq.unbind(member));
+        let depth = self.config.depth as usize;
+        let shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let receives = if self.config.shared { shared.0.places() } else { receives };
+        self.members = [self.cq.bind(requests, depth), self.cq.bind(receives, depth)];
+        drop(shared);
+        self.queue_pair = queue_pair;
     }
 
     /// Do `then` with everything a call into the core needs, and carry out its effects.
@@ -268,7 +285,9 @@ impl Host {
                 Effect::Complete(side, completion) => {
                     let explained = || self.denials.explain(completion.denial).is_some();
                     assert!(completion.denial == 0 || explained(), "no record: {completion:?}");
-                    if self.cq.push(completion).is_ok() && !self.quiet {
+                    let member = self.members[usize::from(side != Side::Initiator)];
+                    let stamped = Completion { member, ..completion };
+                    if self.cq.push(stamped).is_ok() && !self.quiet {
                         self.seen.push(Seen::Completion(side, completion));
                     }
                     if matches!(list.peek(), Some(Effect::Complete(..))) {
@@ -415,9 +434,6 @@ impl Host {
     /// Everything in the completion queue.
     pub fn completions(&mut self) -> Vec<Completion> {
         let all: Vec<_> = std::iter::from_fn(|| self.cq.pop()).collect();
-        for completion in &all {
-            self.queue_pair.retrieved(completion.kind == CompletionKind::Receive);
-        }
         all
     }
 

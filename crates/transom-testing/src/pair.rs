@@ -322,6 +322,7 @@ impl Pair {
         });
         let result = host.with(now, |_, _, queue_pair, cx| queue_pair.reset(cx.memory, cx.now));
         host.cq.purge(host.queue_pair.config().number);
+        host.queue_pair.clear_places();
         result
     }
 

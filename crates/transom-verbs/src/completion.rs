@@ -109,10 +109,12 @@ impl Queue {
                 return;
             };
             eprintln!(
-                "transom: a completion queue for {} completions ran over; its {} queue pairs end. Poll \
-                 it before more requests complete than it holds, or make it deeper",
+                "transom: a completion queue for {} completions ran over; its {} queue pairs end. Their \
+                 queues have {} places, those of shared receive queues apart: make it as deep as that \
+                 together, or poll it in time (`transom explain completion_room`)",
                 queue.engine.capacity(),
                 queue.users.count(),
+                queue.engine.bound(),
             );
             let event = AsyncEvent::Completions(queue.clone(), event::CQ_ERR);
             queue.context.events.push_of(&queue.async_events, event);

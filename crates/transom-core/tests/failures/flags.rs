@@ -215,36 +215,72 @@ fn nd1_inv2_a_window_is_closed_once_where_the_dialect_says_so() {
     });
 }
 
-/// ND1 EP-8: where the dialect says so, a place is free only when its completion was retrieved; a
-/// silent success frees it by itself.
+/// Verbs V82, ND1 EP-8: a place is free when its completion was retrieved, so that a completion queue as deep
+/// as the queues that complete in it never runs over. That of a silent success is free at once, or with
+/// the next completion that is retrieved, as the dialect says.
 #[test]
-fn nd1_ep8_places_are_free_when_the_dialect_says_so() {
-    each(|mut pair, dialect| {
-        let kept = dialect.places == Places::UntilRetrieved;
-        let depth = u64::from(pair.hosts[ACTIVE].config.depth);
+fn v82_places_are_free_when_their_completions_are_retrieved() {
+    let depth = 8;
+    for (dialect, shared) in dialect::ALL.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+        let mut config = PairConfig::new(dialect);
+        for host in &mut config.hosts {
+            (host.depth, host.cq_depth, host.shared) = (depth, 2 * depth as usize, shared);
+        }
+        let mut pair = Pair::connected_with(config);
+        let depth = u64::from(depth);
+        let name = format!("{}, shared {shared}", dialect.name);
+        let full = Err(Status::NoMoreEntries);
+        let send = |pair: &mut Pair, context, flags| {
+            let posted = pair.hosts[ACTIVE].post(context, Operation::Send, flags, &[]);
+            pair.pump();
+            posted
+        };
         for context in 0..depth {
             pair.hosts[PASSIVE].post_receive(context, &[]).unwrap();
         }
-        pair.pump();
         for context in 0..depth {
-            pair.hosts[ACTIVE].post(context, Operation::Send, Flags::NONE, &[]).unwrap();
+            assert_eq!(send(&mut pair, context, Flags::NONE), Ok(()), "{name}");
         }
-        pair.pump();
-        let full = if kept { Err(Status::NoMoreEntries) } else { Ok(()) };
-        let again = pair.hosts[ACTIVE].post(depth, write_nothing(), Flags::NONE, &[]);
-        assert_eq!(again, full, "{}", dialect.name);
-        assert_eq!(pair.hosts[PASSIVE].post_receive(depth, &[]), full, "{}", dialect.name);
-        pair.hosts[ACTIVE].completions();
-        pair.hosts[PASSIVE].completions();
-        pair.pump();
-        pair.hosts[ACTIVE].completions();
-        for context in 0..2 * depth {
-            let silent = Flags::SILENT_SUCCESS;
-            pair.hosts[ACTIVE].post(context, write_nothing(), silent, &[]).unwrap();
+        // All have completed, and none is retrieved.
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.outstanding().0, 0, "{name}");
+        assert_eq!(send(&mut pair, depth, Flags::NONE), full, "{name}");
+        assert_eq!(pair.hosts[ACTIVE].post(depth, write_nothing(), Flags::NONE, &[]), full);
+        assert_eq!(pair.hosts[PASSIVE].post_receive(depth, &[]), full, "{name}");
+        for host in [ACTIVE, PASSIVE] {
+            assert!(pair.hosts[host].cq.pop().is_some());
+        }
+        assert_eq!(pair.hosts[PASSIVE].post_receive(depth, &[]), Ok(()), "{name}");
+        assert_eq!(pair.hosts[PASSIVE].post_receive(depth, &[]), full, "{name}");
+        assert_eq!(send(&mut pair, depth, Flags::NONE), Ok(()), "{name}");
+        assert_eq!(send(&mut pair, depth, Flags::NONE), full, "{name}");
+        assert_eq!(pair.hosts[ACTIVE].outcomes().len() as u64, depth, "{name}");
+        assert_eq!(pair.hosts[PASSIVE].outcomes().len() as u64, depth, "{name}");
+        // Silent ones.
+        let posts = |pair: &mut Pair, flags| {
+            let posted = pair.hosts[ACTIVE].post(1, write_nothing(), flags, &[]);
             pair.pump();
+            posted
+        };
+        for _ in 0..depth - 1 {
+            assert_eq!(posts(&mut pair, Flags::SILENT_SUCCESS), Ok(()), "{name}");
         }
-        assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
-    });
+        assert_eq!(posts(&mut pair, Flags::NONE), Ok(()), "{name}");
+        let kept = dialect.silent_keeps_its_place;
+        let next = posts(&mut pair, Flags::SILENT_SUCCESS);
+        assert_eq!(next, if kept { full } else { Ok(()) }, "{name}");
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::Success)], "{name}");
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.occupied().0, 0, "{name}: with the one behind");
+        // A flush takes up the places as well, and runs over nothing.
+        for _ in 0..depth {
+            pair.hosts[ACTIVE].post(1, Operation::Send, Flags::SILENT_SUCCESS, &[]).unwrap();
+        }
+        pair.flush(ACTIVE);
+        pair.pump();
+        assert!(pair.hosts[ACTIVE].post(1, Operation::Send, Flags::NONE, &[]).is_err(), "{name}");
+        assert_eq!(pair.hosts[ACTIVE].cq.failure(), None, "{name}");
+        let flushed = pair.hosts[ACTIVE].outcomes();
+        assert_eq!(flushed.len() as u64, depth, "{name}: {flushed:?}");
+    }
 }
 
 fn write_nothing() -> Operation {

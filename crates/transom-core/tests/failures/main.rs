@@ -17,7 +17,7 @@ mod verbs;
 
 use std::time::Duration;
 
-use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone, Places};
+use transom_core::dialect::{self, DeadWindow, Dialect, PeerGone};
 use transom_core::tables::Posting;
 use transom_core::{
     CompletionFlags, ConnectionEvent, Data, DenialCause, EndReason, Flags, Operation,

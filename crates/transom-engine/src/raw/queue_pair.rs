@@ -519,15 +519,15 @@ impl QueuePair {
         self.0.qp.config
     }
 
-    /// The program has retrieved a completion of a request, or a receive. For dialects in which a
-    /// request takes up its place until then ([`Places`](crate::dialect::Places)).
-    pub fn retrieved(&self, receive: bool) {
-        if self.0.owner.here().is_ok() {
-            self.0.qp.front().pair.retrieved(receive);
-        }
+    /// Requests and receives that take up places in the queues: those that have not completed, and those
+    /// whose completions were not retrieved (Verbs V82); none in a forked child.
+    #[must_use]
+    pub fn occupied(&self) -> (u32, u32) {
+        let here = self.0.owner.here();
+        here.map_or((0, 0), |_| self.0.qp.front().pair.occupied())
     }
 
-    /// Requests and receives that take up places in the queues; none in a forked child.
+    /// Requests and receives that have not completed; none in a forked child.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
         let here = self.0.owner.here();

@@ -134,8 +134,8 @@ impl CompletionQueue {
         match self.cq.queue().failure() {
             Some(status) => Err(Error::caller(
                 status,
-                "the completion queue ran over: poll it before more requests complete than it \
-                 holds, or make it deeper (`transom explain completion_room`)",
+                "the completion queue ran over: make it as deep as the queues that complete in it, or \
+                 poll it before more completes than it holds (`transom explain completion_room`)",
             )),
             None => Ok(()),
         }
@@ -191,6 +191,13 @@ impl CompletionQueue {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.owner.here().map_or(0, |_| self.cq.queue().capacity())
+    }
+
+    /// Places of the queues of requests and receives that complete here, shared receive queues apart: a
+    /// queue as deep as that does not run over (Verbs V82). None in a forked child.
+    #[must_use]
+    pub fn bound(&self) -> usize {
+        self.owner.here().map_or(0, |_| self.cq.queue().bound())
     }
 
     /// How it failed, if it did.

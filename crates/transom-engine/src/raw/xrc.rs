@@ -71,7 +71,7 @@ impl XrcDomain {
         };
         let draw = || (shared.new_key() & u64::from(LARGEST)) as u32;
         let (srq, cq) = (queue.srq.clone(), completions.cq.clone());
-        Ok(self.members.add(driver::Target { domain, srq, cq }, draw))
+        Ok(self.members.add(driver::Target::new(domain, srq, cq), draw))
     }
 
     /// No message finds the queue of this number any more.

@@ -37,16 +37,13 @@ struct Inner {
 }
 
 impl Inner {
-    /// A result goes to the program: its place is free (ND1 EP-8). `last`: whose the one before
-    /// was.
+    /// A result goes to the program. `last`: whose the one before was.
     fn retrieved(&self, completion: &Completion, last: &mut Option<Arc<Endpoint>>) {
         if last.as_ref().is_none_or(|last| last.number != completion.queue_pair) {
             *last = self.endpoints.get(&completion.queue_pair.0).and_then(Weak::upgrade);
         }
         if let Some(endpoint) = last {
-            let receive = completion.kind == CompletionKind::Receive;
-            endpoint.raw.retrieved(receive);
-            if receive {
+            if completion.kind == CompletionKind::Receive {
                 endpoint.heard(); // one that failed has ended the connection
             }
         }

@@ -176,9 +176,12 @@ impl World {
             shared,
             receive_domain: domain,
         };
-        for cq in cqs {
-            process.cqs[cq].queue.bind(depth as usize);
-        }
+        let front = QueuePair::new(config);
+        let (requests, receives) = front.places();
+        let members = [
+            process.cqs[cqs[0]].queue.bind(requests, depth as usize),
+            process.cqs[cqs[1]].queue.bind(receives, depth as usize),
+        ];
         let pair = process.pairs.len();
         let connector = Connector::new(process.dialect, process.caps);
         process.pairs.push(Pair {
@@ -186,9 +189,10 @@ impl World {
             kind,
             aimed: Default::default(),
             domain,
-            front: QueuePair::new(config),
+            front,
             connector,
             cqs,
+            members,
             pool,
             end: None,
             released: false,
@@ -403,7 +407,8 @@ impl World {
                 cq.mirror.retain(|entry| entry.queue_pair.0 != key.1);
             }
         }
-        let state = (pair.front.state(), pair.front.outstanding(), pair.front.is_waiting());
+        pair.front.clear_places();
+        let state = (pair.front.state(), pair.front.occupied(), pair.front.is_waiting());
         let mut watch = self.watcher.see();
         if done.is_err() || state != (QueuePairState::Idle, (0, 0), false) {
             watch.fail(format!("a queue pair that is reset ({done:?}) is {state:?} (V68)"));

@@ -336,7 +336,7 @@ impl World {
         let target = self.name(process, index, operation);
         let pair = &mut self.processes[process].pairs[index];
         let before = pair.front.state();
-        let outstanding = pair.front.outstanding().0;
+        let (outstanding, occupied) = (pair.front.outstanding().0, pair.front.occupied().0);
         let result = match pair.kind {
             QueuePairKind::XrcSend => {
                 pair.front.post_list_to(std::iter::once((target, request, data)))
@@ -345,9 +345,10 @@ impl World {
         };
         let depth = pair.front.config().initiator_depth;
         let key = (process, pair.number);
+        let unretrieved = self.unretrieved(process, index, false);
         match result {
             Ok(()) => {
-                if outstanding >= depth {
+                if outstanding + unretrieved >= depth {
                     self.watcher.see().fail("more requests are accepted than the queue holds");
                 }
                 self.watcher.see().posted(key, target, &request, data);
@@ -357,7 +358,7 @@ impl World {
                 self.settle(process, index);
             }
             Err(status) if is_full(status) => {
-                if outstanding < depth {
+                if occupied < depth {
                     self.watcher.see().fail("a queue with room says that it is full");
                 }
                 self.hit("send queue full");
@@ -443,10 +444,11 @@ impl World {
             let mut wake = Vec::new();
             let depth = self.profile.depth as usize;
             let known = self.watcher.see().pools.get(&(process, pool)).map_or(0, |p| p.len());
-            let result = {
+            let (result, occupied) = {
                 let queue = &self.processes[process].pools[pool].queue;
                 let mut queue = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                queue.0.post(context, &list, &mut wake)
+                let occupied = queue.0.occupied();
+                (queue.0.post(context, &list, &mut wake), occupied)
             };
             match result {
                 Ok(()) => {
@@ -459,7 +461,7 @@ impl World {
                     }
                 }
                 Err(Status::NoMoreEntries) => {
-                    if known < depth {
+                    if occupied < depth {
                         self.watcher.see().fail("a shared queue with room says that it is full");
                     }
                     self.hit("shared queue full");
@@ -480,17 +482,18 @@ impl World {
         let pair = &mut self.processes[process].pairs[index];
         let state = pair.front.state();
         let key = (process, pair.number);
-        let (outstanding, depth) = (pair.front.outstanding().1, pair.front.config().receive_depth);
+        let (outstanding, occupied) = (pair.front.outstanding().1, pair.front.occupied().1);
+        let depth = pair.front.config().receive_depth;
         match pair.front.post_receive(context, &list) {
             Ok(()) => {
-                if outstanding >= depth {
+                if outstanding + self.unretrieved(process, index, true) >= depth {
                     self.watcher.see().fail("more receives are accepted than the queue holds");
                 }
                 self.watcher.see().posted_receive(key, context, &list);
                 self.settle(process, index);
             }
             Err(Status::NoMoreEntries) => {
-                if outstanding < depth {
+                if occupied < depth {
                     self.watcher.see().fail("a receive queue with room says that it is full");
                 }
                 self.hit("receive queue full");
@@ -502,6 +505,18 @@ impl World {
                 self.watcher.see().fail(format!("a receive is refused with {status:?}"));
             }
         }
+    }
+
+    /// Completions of a queue pair's requests, or of its receives, that were not retrieved (V82).
+    fn unretrieved(&self, process: usize, index: usize, receives: bool) -> u32 {
+        let process = &self.processes[process];
+        let pair = &process.pairs[index];
+        let mirror = &process.cqs[pair.cqs[usize::from(receives)]].mirror;
+        let kinds = [CompletionKind::Receive, CompletionKind::ReceiveWrite];
+        let of = |entry: &&Completion| {
+            entry.queue_pair.0 == pair.number && kinds.contains(&entry.kind) == receives
+        };
+        mirror.iter().filter(of).count() as u32
     }
 
     /// Read completion queues.
@@ -523,14 +538,6 @@ impl World {
         let wanted: Vec<Completion> = cq.mirror.drain(..got.min(cq.mirror.len())).collect();
         let whole = got == count || cq.mirror.is_empty();
         let same = room.get(..got) == Some(&wanted) && whole;
-        // In some dialects this is what makes room for another request.
-        for entry in room.iter().take(got) {
-            let pairs = &mut self.processes[process].pairs;
-            if let Some(pair) = pairs.iter_mut().find(|pair| pair.number == entry.queue_pair.0) {
-                let receives = [CompletionKind::Receive, CompletionKind::ReceiveWrite];
-                pair.front.retrieved(receives.contains(&entry.kind));
-            }
-        }
         if !same {
             self.watcher.see().fail("a completion queue yields something else than was put in");
         }

@@ -284,8 +284,25 @@ impl World {
     fn complete(&mut self, process: usize, pair: Option<usize>, side: Side, entry: Completion) {
         let Some(process) = self.processes.get_mut(process) else { return };
         let Some(pair) = pair.and_then(|pair| process.pairs.get(pair)) else { return };
-        let cq = pair.cqs[usize::from(side != Side::Initiator)];
+        let receives = usize::from(side != Side::Initiator);
+        let cq = pair.cqs[receives];
         let Some(queue) = process.cqs.get_mut(cq) else { return };
+        let named = |number| {
+            process.pools.iter().position(|pool| pool.name.is_some_and(|(name, _)| name == number))
+        };
+        let pool = match side {
+            Side::Initiator => None,
+            Side::Receive => pair.pool,
+            Side::Target(number) => named(number),
+        };
+        let member = match pool.and_then(|at| Some((at, process.pools.get(at)?))) {
+            None => pair.members[receives],
+            Some((at, pool)) => *queue.pools.entry(at).or_insert_with(|| {
+                let pool = pool.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                queue.queue.bind(pool.0.places(), 0)
+            }),
+        };
+        let entry = Completion { member, ..entry };
         let dead = queue.queue.failure().is_some();
         match queue.queue.push(entry) {
             Ok(()) => queue.mirror.push_back(entry),
@@ -296,6 +313,11 @@ impl World {
                 }
                 self.overrun.push((process.index, cq));
                 self.watcher.see().counters.hit("completion queue ran over");
+                let shared = !queue.pools.is_empty();
+                if !shared && queue.queue.bound() <= queue.queue.capacity() {
+                    let why = "a queue as deep as those that complete in it runs over (V82)";
+                    self.watcher.see().fail(why);
+                }
             }
         }
     }

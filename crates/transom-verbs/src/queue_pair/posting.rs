@@ -114,7 +114,7 @@ impl QueuePair {
             return Err(Errno::EINVAL);
         }
         let mut held = self.held();
-        let taken = self.engine.outstanding().0 as usize + held.len();
+        let taken = self.engine.occupied().0 as usize + held.len();
         if taken + list.clone().count() > self.caps.max_send_wr as usize {
             return Err(Errno::ENOMEM);
         }

@@ -457,7 +457,7 @@ static void others(void) {
     SUCCEEDS(ibv_destroy_ah(ah));
 }
 
-/* A place is free when its request has completed; a list that does not fit is posted up to there. */
+/* A place is free when its completion has been polled; a list that does not fit is posted up to there. */
 static void depth(void) {
     struct ibv_ah *ah = handle_to(a.pd, b.gid, 0);
     for (uint64_t i = 0; i < 200; i++) {

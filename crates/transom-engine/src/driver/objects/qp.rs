@@ -52,6 +52,8 @@ pub(crate) struct Qp {
     pub(crate) config: QueuePairConfig,
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
+    /// Its two queues as the completion queues number them.
+    members: [u32; 2],
     pub(crate) shared: Option<Arc<Srq>>,
     /// In place of it, of a queue pair of an XRC domain.
     targets: Option<Targets>,
@@ -114,8 +116,12 @@ impl Qp {
         adapter: Arc<Shared>,
     ) -> Qp {
         let config = *pair.config();
-        initiator.queue().bind(config.initiator_depth as usize);
-        receive.queue().bind(config.receive_depth as usize);
+        let (requests, receives) = pair.places();
+        let receives = shared.as_ref().map_or(receives, |shared| shared.places());
+        // One after the other: both may be one completion queue.
+        let requests = initiator.queue().bind(requests, config.initiator_depth as usize);
+        let receives = receive.queue().bind(receives, config.receive_depth as usize);
+        let members = [requests, receives];
         let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, first_link) = (AtomicBool::new(false), OnceLock::new());
@@ -124,6 +130,7 @@ impl Qp {
             config,
             initiator,
             receive,
+            members,
             shared,
             targets,
             adapter,
@@ -432,7 +439,7 @@ impl Qp {
     /// Drop everything that is posted and everything that was not retrieved, and begin anew (Verbs V68).
     /// Finished when it returns.
     pub(crate) fn reset(&self) -> Result<(), Status> {
-        let _front = loop {
+        let mut front = loop {
             let link = self.link();
             if let Some(link) = &link {
                 link.reset();
@@ -454,7 +461,16 @@ impl Qp {
         if let Some(targets) = &self.targets {
             targets.purge(self.number);
         }
+        front.pair.clear_places();
         Ok(())
+    }
+
+    /// A completion with the number of its queue.
+    #[inline]
+    fn stamped(&self, side: Side, completion: Completion) -> Completion {
+        let [requests, receives] = self.members;
+        let member = if side == Side::Initiator { requests } else { receives };
+        Completion { member, ..completion }
     }
 
     /// Whether the program has yet to retrieve completions of its requests or receives.
@@ -585,12 +601,14 @@ impl Queues for Qp {
         {
             let initiates = *side == Side::Initiator;
             let queue = if initiates { &self.initiator } else { &self.receive };
-            queue.add_one(*completion, notifications);
+            queue.add_one(self.stamped(*side, *completion), notifications);
             return batch.clear();
         }
         let of = |wanted: Option<Side>| {
             batch.iter().filter_map(move |effect| match effect {
-                Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => Some(*c),
+                Effect::Complete(side, c) if wanted.is_none_or(|w| w == *side) => {
+                    Some(self.stamped(*side, *c))
+                }
                 _ => None,
             })
         };
@@ -616,8 +634,8 @@ impl Queues for Qp {
 
     fn complete(&self, side: Side, completion: Completion) {
         match side {
-            Side::Initiator => self.initiator.add(completion),
-            Side::Receive => self.receive.add(completion),
+            Side::Initiator => self.initiator.add(self.stamped(side, completion)),
+            Side::Receive => self.receive.add(self.stamped(side, completion)),
             Side::Target(number) => {
                 if let Some(targets) = &self.targets {
                     targets.complete(number, completion);
@@ -656,7 +674,8 @@ impl Drop for Qp {
         if self.config.dialect.peer_gone == PeerGone::Await {
             self.adapter.remove(self.key);
         }
-        self.initiator.queue().unbind(self.config.initiator_depth as usize);
-        self.receive.queue().unbind(self.config.receive_depth as usize);
+        let [requests, receives] = self.members;
+        self.initiator.queue().unbind(requests);
+        self.receive.queue().unbind(receives);
     }
 }

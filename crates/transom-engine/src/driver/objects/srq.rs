@@ -6,7 +6,7 @@ use transom_memory::QueuePairId;
 
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::schedule::removal::Notifies;
-use crate::{Finished, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Status};
+use crate::{Finished, Places, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Status};
 
 #[derive(Debug)]
 struct Inner {
@@ -42,6 +42,11 @@ impl Notifies for Srq {
 impl Srq {
     pub(crate) fn new(queue: SharedReceiveQueue) -> Srq {
         Srq { inner: Mutex::new(Inner { queue, fired: Vec::new() }), sinks: Sinks::default() }
+    }
+
+    /// The places of its receives.
+    pub(crate) fn places(&self) -> Places {
+        self.lock().queue.places()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -17,6 +17,21 @@ pub(crate) struct Target {
     pub(crate) domain: DomainId,
     pub(crate) srq: Arc<Srq>,
     pub(crate) cq: Arc<Cq>,
+    /// The number of its receives there.
+    member: u32,
+}
+
+impl Target {
+    pub(crate) fn new(domain: DomainId, srq: Arc<Srq>, cq: Arc<Cq>) -> Target {
+        let member = cq.queue().bind(srq.places(), 0);
+        Target { domain, srq, cq, member }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.cq.queue().unbind(self.member);
+    }
 }
 
 /// The queues of a domain, and the links of its queue pairs, which feed all of them.
@@ -139,7 +154,7 @@ impl Targets {
     /// Add a completion of the queue with this number; of a queue that is destroyed it is dropped.
     pub(crate) fn complete(&self, number: u32, completion: Completion) {
         let Some(queue) = self.domain.find(number) else { return };
-        queue.cq.add(completion);
+        queue.cq.add(Completion { member: queue.member, ..completion });
         let mut touched = locked(&self.touched);
         if !touched.iter().any(|known| Arc::ptr_eq(known, &queue)) {
             touched.push(queue);
@@ -168,10 +183,9 @@ mod tests {
     #[test]
     fn a_number_names_one_queue_at_a_time() {
         let domain = XrcDomain::default();
-        let target = || Target {
-            domain: DomainId(1),
-            srq: Arc::new(Srq::new(crate::SharedReceiveQueue::new(1, 1, 1))),
-            cq: Arc::new(Cq::new(1, Capacity::Exact)),
+        let target = || {
+            let srq = Arc::new(Srq::new(crate::SharedReceiveQueue::new(1, 1, 1)));
+            Target::new(DomainId(1), srq, Arc::new(Cq::new(1, Capacity::Exact)))
         };
         let mut drawn = [0, 7, 7, 0, 7, 9, 7].into_iter();
         assert_eq!(domain.add(target(), || drawn.next().unwrap()), 7);

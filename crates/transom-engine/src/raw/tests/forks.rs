@@ -160,7 +160,6 @@ fn a_forked_child_waits_for_no_lock_of_its_parent() {
             && cq.failure() == Some(Status::Forked)
             && connector.state() == ConnectorState::Disconnected
             && connector.connection().is_none();
-        qp.retrieved(true);
         let _ = (cq.capacity(), qp.config(), listener.turned_away());
         drop((qp, cq, connector, listener, passive, idle));
         // And in an adapter of its own it registers memory.
