@@ -193,11 +193,11 @@ impl QueuePair {
             .map_err(|error| (Status::LocalAccess, self.deny(cx, slot, error.cause(false))))
     }
 
-    fn actor(&self, domain: DomainId) -> Actor {
+    pub(crate) fn actor(&self, domain: DomainId) -> Actor {
         Actor { domain, queue_pair: self.config().number, connection: None }
     }
 
-    fn deny(&self, cx: &mut Cx<'_>, slot: &Slot, cause: DenialCause) -> u64 {
+    pub(crate) fn deny(&self, cx: &mut Cx<'_>, slot: &Slot, cause: DenialCause) -> u64 {
         let queue_pair = Some(self.config().number);
         let request = Some(slot.context);
         cx.denials.record(DenialRecord { time: cx.now, peer: None, queue_pair, request, cause })

@@ -7,17 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use transom_memory::{DomainId, Memory, QueuePairId, Rights};
+use transom_memory::{DomainId, Memory, Purpose, QueuePairId, Rights};
 use transom_wire::Time;
 
 use crate::admission::{Admission, Leaving, Places};
+use crate::copy::Accessor;
 use crate::dialect::PeerGone;
 use crate::exec::Execution;
 use crate::queue::{Progress, RequestQueue, Slot};
+use crate::request::why_unsupported;
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionKind, Data, Dialect, Effects, Operation, Request, Settle, Sge, Side,
-    Status,
+    Completion, CompletionKind, Cx, Data, DenialCause, Dialect, Effects, Operation, Request,
+    Settle, Sge, Side, Status,
 };
 
 /// Kind of a queue pair.
@@ -416,19 +418,52 @@ impl QueuePair {
         self.access = access;
     }
 
+    /// Whether requests wait for a connection.
+    fn awaits_connection(&self) -> bool {
+        self.admission.config.dialect.peer_gone == PeerGone::Await
+            && !self.attached
+            && self.state == QueuePairState::Idle
+            && !self.posted.is_empty()
+    }
+
     /// Until when a connection has to come about for the requests that wait for one. Ask behind each
     /// post without a connection, and when a connection has ended.
     pub fn connection_due(&mut self, now: Time) -> Option<Time> {
-        let waits = self.admission.config.dialect.peer_gone == PeerGone::Await
-            && !self.attached
-            && self.state == QueuePairState::Idle
-            && !self.posted.is_empty();
-        if !waits {
+        if !self.awaits_connection() {
             return None;
         }
         let since = *self.waits_since.get_or_insert(now);
         let Limits { connection, reconnection, .. } = self.limits;
         Some(since.after(if self.reconnects { reconnection? } else { connection? }))
+    }
+
+    /// Without a connection: the oldest request fails now if it is wrong by itself, whether or not there will
+    /// be one: an adapter looks at a request, and at the memory that it names, before it sends anything
+    /// (InfiniBand 10.7.3.2). Ask behind each post without a connection, and when a connection has ended.
+    pub fn fail_by_itself(&mut self, cx: &mut Cx<'_>) {
+        let reliable = self.admission.config.kind != QueuePairKind::Uc;
+        let Some(slot) = self.posted.front().copied().filter(|_| reliable) else { return };
+        if !self.awaits_connection() || slot.progress != Progress::Waiting {
+            return;
+        }
+        let (status, denial) = match slot.operation {
+            Operation::Unsupported { status } => {
+                (status, self.deny(cx, &slot, DenialCause::Other(why_unsupported(status))))
+            }
+            operation if operation.has_data() && !slot.inline => {
+                let Admission { config, .. } = &*self.admission;
+                let sink = operation.fetches().then_some(config.dialect.sink);
+                let purpose = sink.unwrap_or(Purpose::LocalSource);
+                let accessor = Accessor { actor: self.actor(config.domain), purpose };
+                let Err(error) = accessor.probe_list(cx, &self.posted, &slot) else { return };
+                (Status::LocalAccess, self.deny(cx, &slot, error.cause(false)))
+            }
+            _ => return,
+        };
+        if let Some(oldest) = self.posted.front_mut() {
+            (oldest.progress, oldest.status, oldest.denial) = (Progress::Done, status, denial);
+        }
+        self.fail(cx.memory, cx.now, cx.effects);
     }
 
     /// Time has passed: fail what has waited for a connection for too long, and with it the queue pair

@@ -124,6 +124,14 @@ pub enum Operation {
     },
 }
 
+/// Why a request of this status is none that the adapter carries out.
+pub(crate) fn why_unsupported(status: Status) -> &'static str {
+    match status {
+        Status::BufferOverflow => "the message is longer than the adapter's largest",
+        _ => "this connection has no such operation",
+    }
+}
+
 impl Operation {
     /// Whether its list is the sink of an answer: until that has come, it is under way.
     #[must_use]

@@ -427,7 +427,12 @@ impl Host {
     }
 
     fn settle(&mut self) {
-        self.queue_pair.complete_ended(&self.memory, Time(0), &mut self.effects);
+        if !self.queue_pair.is_attached() {
+            self.with(Time(0), |_, _, queue_pair, cx| {
+                queue_pair.fail_by_itself(cx);
+                queue_pair.complete_ended(cx.memory, cx.now, cx.effects);
+            });
+        }
         self.carry_out();
     }
 

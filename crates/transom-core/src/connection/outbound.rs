@@ -15,6 +15,7 @@ use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
 use crate::queue::{Piece, Progress, Slot};
+use crate::request::why_unsupported;
 use crate::trace::{FrameTrace, Tracer, What};
 use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, QueuePairKind, Status};
 
@@ -164,10 +165,7 @@ impl Connection {
                 true
             }
             Operation::Unsupported { status } => {
-                let cause = DenialCause::Other(match status {
-                    Status::BufferOverflow => "the message is longer than the adapter's largest",
-                    _ => "this connection has no such operation",
-                });
+                let cause = DenialCause::Other(why_unsupported(status));
                 self.fail_next(cx, status, Some((slot.context, cause)));
                 true
             }

@@ -110,6 +110,44 @@ fn v77_what_waits_for_a_connection_fails_after_the_limit_and_not_before() {
     assert_eq!(pair.connect(2, READS, b""), Err(Status::InvalidState));
 }
 
+/// A request that is wrong by itself says so at once, as the oldest without a connection; behind one that
+/// waits it waits for its turn.
+#[test]
+fn v77_a_request_that_is_wrong_by_itself_waits_for_no_connection() {
+    let unsupported = Operation::Unsupported { status: Status::BufferOverflow };
+    let wrong = [
+        (Operation::Send, 1, Status::LocalAccess),
+        (Operation::Read { token: 5, address: 0 }, 1, Status::LocalAccess),
+        (unsupported, 0, Status::BufferOverflow),
+    ];
+    for (operation, entries, status) in wrong {
+        let mut pair = verbs();
+        pair.hosts[ACTIVE].queue_pair.set_limits(limits(3, 1));
+        let memory = pair.hosts[ACTIVE].register(vec![0; 8], Rights::LOCAL_WRITE);
+        let list = [Sge { length: 9, ..memory.all() }];
+        let post = |pair: &mut Pair, context| {
+            let list = &list[..entries];
+            pair.hosts[ACTIVE].post(context, operation, Flags::NONE, list).unwrap();
+        };
+        send(&mut pair, ACTIVE, 1);
+        post(&mut pair, 2);
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+        assert!(due(&mut pair, ACTIVE).is_some());
+        pair.advance(T);
+        let_due(&mut pair, ACTIVE);
+        let expected = [(1, Status::RetryExceeded), (2, CANCELED)];
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+        pair.reset(ACTIVE).unwrap();
+        post(&mut pair, 3);
+        send(&mut pair, ACTIVE, 4);
+        let outcomes = pair.hosts[ACTIVE].completions();
+        let seen: Vec<_> = outcomes.iter().map(|c| (c.request_context, c.status)).collect();
+        assert_eq!(seen, [(3, status), (4, CANCELED)]);
+        assert_ne!(outcomes[0].denial, 0, "it is explained");
+        assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Error);
+    }
+}
+
 /// Its plain peer uses the connection as soon as it has accepted, and may fail before this side completes it.
 #[test]
 fn v77_a_peer_that_fails_in_start_up_fails_nothing_that_waits() {

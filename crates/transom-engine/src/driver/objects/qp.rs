@@ -321,11 +321,8 @@ impl Qp {
                 execution.map(|execution| self.carry(&mut front, execution)).is_some()
             }),
             None => {
-                let mut front = front;
-                self.note_due(&mut front, sys::now());
-                drop(front);
                 let mut notifications = Notifications::default();
-                self.complete_unlinked(&mut notifications);
+                self.unlinked(front, &mut notifications, |pair, cx, _| pair.fail_by_itself(cx));
                 notifications.fire();
             }
         }
@@ -397,10 +394,22 @@ impl Qp {
         &self,
         work: impl FnOnce(&mut QueuePair, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
+        let mut notifications = Notifications::default();
+        let result = self.unlinked(self.front(), &mut notifications, work);
+        notifications.fire();
+        result
+    }
+
+    /// Have `work` do something without a link, and complete what it, or an end before, has completed.
+    fn unlinked<R>(
+        &self,
+        mut front: MutexGuard<'_, Front>,
+        notifications: &mut Notifications,
+        work: impl FnOnce(&mut QueuePair, &mut Cx<'_>, &mut Vec<u8>) -> R,
+    ) -> R {
         let memory = &self.adapter.memory;
         let mut effects = Effects::default();
-        let mut notifications = Notifications::default();
-        let mut front = self.front();
+        let before = front.pair.state();
         let Front { pair, datagrams, .. } = &mut *front;
         let (lane, staging) = datagrams.tools(memory);
         let mut cx = Cx {
@@ -414,11 +423,12 @@ impl Qp {
             trace: None,
         };
         let result = work(pair, &mut cx, staging);
-        pair.complete_ended(memory, cx.now, cx.effects);
+        let now = cx.now;
+        pair.complete_ended(memory, now, cx.effects);
+        self.report_error(before, &front, notifications);
+        self.note_due(&mut front, now);
         // Under the front's lock: two threads must not complete out of order.
-        self.complete_all(effects, &mut notifications);
-        drop(front);
-        notifications.fire();
+        self.complete_all(effects, notifications);
         result
     }
 
@@ -478,15 +488,6 @@ impl Qp {
         self.initiator.holds(self.number)
             || self.receive.holds(self.number)
             || self.targets.as_ref().is_some_and(|targets| targets.holds(self.number))
-    }
-
-    /// Complete what was posted behind the end, when there is no link to do it.
-    fn complete_unlinked(&self, notifications: &mut Notifications) {
-        let mut effects = Effects::default();
-        let mut front = self.front();
-        front.pair.complete_ended(&self.adapter.memory, sys::now(), &mut effects);
-        // Under the front's lock: two threads that post must not complete out of order.
-        self.complete_all(effects, notifications);
     }
 
     /// Flush without a link (ND2 4.9).
@@ -583,11 +584,10 @@ impl Queues for Qp {
             front.pair.detach(execution);
             self.waiting.store(front.pair.is_waiting(), Ordering::Relaxed);
             let link = front.link.take();
-            self.note_due(&mut front, sys::now());
             drop(front);
             drop(link);
         }
-        self.complete_unlinked(notifications);
+        self.unlinked(self.front(), notifications, |pair, cx, _| pair.fail_by_itself(cx));
     }
 
     fn settled(&self) {
