@@ -548,7 +548,7 @@ impl Queues for Qp {
     }
 
     fn overview(&self) -> QueuesOverview {
-        let (requests, receives) = self.front().pair.outstanding();
+        let (requests, receives) = self.front().pair.occupied();
         QueuesOverview {
             requests: (requests, self.config.initiator_depth),
             receives: (receives, self.config.receive_depth),
