@@ -677,10 +677,7 @@ fn push(
         // So much is on its way before the answer comes.
         return Ok((wanted - before).min(PIECE));
     }
-    if session.has_finished() {
-        return Err(libc::EPIPE);
-    }
-    if gone {
+    if session.has_finished() || gone {
         // A call that has sent something leaves the error for the next one.
         let error = if before == 0 { take_error(held, session) } else { None };
         return Err(error.unwrap_or(libc::EPIPE));

@@ -31,6 +31,14 @@ fn read_into(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> isize 
     answer(stream::receive(held, fd, Receive { vectors, flags, message: None }))
 }
 
+/// Send what several pieces have: nothing is sent of nothing, whatever has become of the connection.
+fn write_from(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> isize {
+    if stream::total(vectors) == 0 {
+        return 0;
+    }
+    answer(stream::send(held, fd, vectors, flags, None))
+}
+
 fn put(held: &Held, fd: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
     answer(stream::send(held, fd, &one(at.cast_mut(), length), flags, None))
 }
@@ -268,7 +276,7 @@ calls! {
         let length = vectors.map_or(0, stream::total);
         match (young::enter(fd, Use::Send(length)), vectors) {
             (Served::Ours(held), Some(vectors)) if count >= 0 => {
-                answer(stream::send(&held, fd, vectors, 0, None))
+                write_from(&held, fd, vectors, 0)
             }
             (Served::Ours(_), _) => next(fd, at, count),
             (Served::Kernel(flight), _) => flight.sent(next(fd, at, count)),
@@ -280,7 +288,7 @@ calls! {
         let length = vectors.map_or(0, stream::total);
         match young::enter(fd, Use::Send(length)) {
             Served::Ours(held) => match (without_place(to, how), vectors) {
-                (Ok(flags), Some(vectors)) => answer(stream::send(&held, fd, vectors, flags, None)),
+                (Ok(flags), Some(vectors)) => write_from(&held, fd, vectors, flags),
                 (Err(error), _) => sys::fail(error),
                 (_, None) => sys::fail(libc::EINVAL),
             },

@@ -316,7 +316,14 @@ impl Slots {
             }
             None if session.sends_by_ring() => {
                 let room = interest::OUT | interest::WRNORM;
-                let events = if session.is_writable() { room } else { 0 };
+                let mut events = if session.is_writable() { room } else { 0 };
+                // The kernel reports edges of what came over TCP, and a level with the next call that asks it.
+                if events != 0 && slot.interest.wanted() & interest::EDGE == 0 {
+                    let unread = stream::unread(&session, slot.fd);
+                    if unread.unwrap_or_else(|| sys::unread(slot.fd)) > 0 {
+                        events |= interest::IN | interest::RDNORM;
+                    }
+                }
                 let output = session.times_full() << 1;
                 let found = interest::Ready { events, input: 0, output };
                 slot.interest.report(&found)
