@@ -356,7 +356,7 @@ fn mistakes_are_explained() {
     let told = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{}\n{told}{said}", done.status);
     for wanted in [
-        "mistakes[",
+        "transom: mistakes",
         "REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE",
         "max_inline_data is 100000, and may be 4096 at most",
         "takes receives from INIT on",
