@@ -461,6 +461,16 @@ impl<A: Area> Duplex<A> {
         waiting == 0 && length <= record::LARGEST_PAYLOAD && self.producer.has_room(length)
     }
 
+    /// As [`Producer::close_area`](crate::ring::Producer::close_area).
+    pub fn close_area(&mut self) -> usize {
+        self.producer.close_area()
+    }
+
+    /// As [`Producer::open_area`](crate::ring::Producer::open_area).
+    pub fn open_area(&mut self, size: usize) {
+        self.producer.open_area(size);
+    }
+
     /// Since when there is no room for what is to be written, and nothing of what was written is read.
     pub fn stuck_since(&mut self, waiting: bool, now: Time) -> Option<Time> {
         let read = self.producer.all_consumed();

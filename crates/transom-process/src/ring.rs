@@ -274,6 +274,17 @@ impl Producer {
         self.data == self.data_freed
     }
 
+    /// Have no room for payload in the data area: its pages are on their way back to the system. How large
+    /// it is, for [`Producer::open_area`].
+    pub fn close_area(&mut self) -> usize {
+        std::mem::take(&mut self.data_size)
+    }
+
+    /// Have room in the data area again.
+    pub fn open_area(&mut self, size: usize) {
+        self.data_size = size;
+    }
+
     /// The slot of the record that comes `ahead` records after the next one.
     #[must_use]
     #[inline]

@@ -39,6 +39,20 @@ fn the_layout_is_what_both_sides_were_built_with() {
 }
 
 #[test]
+fn a_closed_area_takes_no_payload_and_goes_on_where_it_was() {
+    let slots = slots(4);
+    let mut producer = Producer::new(4, DATA);
+    assert!(producer.publish(&slots, header(0, 100).words(), Body::Placed(100)));
+    let (size, placed) = (producer.close_area(), producer.placed());
+    assert!(producer.has_room(INLINE) && !producer.has_room(INLINE + 1));
+    assert!(!producer.publish(&slots, header(1, 100).words(), Body::Placed(100)));
+    assert!(producer.publish(&slots, header(1, 0).words(), Body::Inline([0; 4])));
+    producer.open_area(size);
+    assert_eq!((size, producer.placed()), (DATA, placed));
+    assert!(producer.publish(&slots, header(2, 100).words(), Body::Placed(100)));
+}
+
+#[test]
 fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
     let slots = slots(4);
     let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));

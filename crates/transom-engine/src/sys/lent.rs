@@ -6,6 +6,7 @@
 //! that reads the word after the bytes knows ([`Borrowed::copy_to`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous};
@@ -16,13 +17,16 @@ use transom_process::upgrade::MemoryFacts;
 
 use super::copy::{copy_across, copy_in, copy_out, tail_length};
 use super::region::{facts, never_forked};
-use super::releases::{Release, release};
+use super::releases::{GivingBack, Release, release};
 use super::{Fd, fork_generation, kill_point};
 use crate::Fault;
 
 /// Bytes before those of the region: a page, so that these are aligned to one.
 const FRONT: usize = 4096;
 const DROPPED: u32 = 1;
+/// A drop waits for so long for the pages to be taken back, which takes microseconds unless a peer that
+/// has mapped them, or has put something slow into a socket, delays it.
+const PAGES_WITHIN: Duration = Duration::from_millis(100);
 
 /// Memory of ours that peers may map. Dropping the last handle does not revoke it: [`Lent::revoke`]
 /// does.
@@ -63,19 +67,22 @@ impl Lent {
         self.fd.as_ref()
     }
 
-    /// Take the memory back from every process, this one included. Waits for none of them.
+    /// Take the memory back from every process, this one included. Waits for none of them for long.
     pub(crate) fn revoke(&self) {
         if self.revoked.swap(true, Ordering::AcqRel) {
             return;
         }
         // A forked child has a mapping, and the memory is its parent's.
-        let Some(fd) = self.fd.as_ref().filter(|fd| fd.is_ours()) else { return self.unmap() };
+        if !self.fd.as_ref().is_some_and(Fd::is_ours) {
+            return self.unmap();
+        }
         dropped_word(self.base).store(DROPPED, Ordering::SeqCst);
         kill_point("a region marked, its pages still there");
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Where that fails the mark still keeps the bytes from every target of an honest peer.
-        let _ = rustix::fs::fallocate(fd, hole, FRONT as u64, self.length as u64);
-        self.unmap();
+        // By another thread, because a peer can keep it waiting; where it does, or where this fails, the mark
+        // still keeps the bytes from every target of an honest peer.
+        let pages = GivingBack::begin(self.base + FRONT, self.length);
+        release(Release::Unmap { base: self.base, length: FRONT + self.length });
+        pages.wait(PAGES_WITHIN);
     }
 
     fn unmap(&self) {

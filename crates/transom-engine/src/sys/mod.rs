@@ -118,6 +118,6 @@ pub use process::{
 pub(crate) use process::{host_name, program};
 pub use recently::recently;
 pub(crate) use region::{Region, try_to_share};
-pub(crate) use releases::{ReleaseKeeper, is_behind};
+pub(crate) use releases::{GivingBack, ReleaseKeeper, is_behind};
 pub(crate) use socket::INET6;
 pub use socket::{Bytes, Listener, ReservedPort, Stream, check_local, route_to};

@@ -1,6 +1,8 @@
 //! Memory that two processes share: a sealed memfd, mapped. Sealed, because a mapping of a file that
 //! shrinks is a trap, and the other side is not trusted with ours.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use transom_memory::Segment;
@@ -11,6 +13,7 @@ use transom_process::upgrade::MemoryFacts;
 use super::Fd;
 use super::copy::copy_out_raw;
 use super::kill_point;
+use super::releases::{GivingBack, Release, is_behind, release};
 use crate::Fault;
 
 /// Where the data areas begin, one per side.
@@ -45,6 +48,8 @@ pub(crate) struct Region {
     base: usize,
     /// The process that has it: a forked child has no such mapping.
     generation: u64,
+    /// Pages of it may be on their way back to the system.
+    gives_back: AtomicBool,
 }
 
 impl Region {
@@ -72,7 +77,8 @@ impl Region {
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED, fd, 0)?
         };
-        let region = Region { base: base.addr(), generation: super::fork_generation() };
+        let (generation, gives_back) = (super::fork_generation(), AtomicBool::new(false));
+        let region = Region { base: base.addr(), generation, gives_back };
         // A child that goes astray would write into a conversation of its parent's.
         never_forked(region.base, SIZE)?;
         Ok(region)
@@ -114,11 +120,13 @@ impl Region {
     }
 
     /// Have the system take back the pages of a side's data area, for both sides: they are zeros when
-    /// they are touched again.
-    pub(crate) fn give_back(&self, side: usize) {
-        let at = self.address(side, 0) as usize as *mut core::ffi::c_void;
-        // SAFETY: pages of the mapping, to which no reference exists; nothing is unmapped.
-        let _ = unsafe { rustix::mm::madvise(at, DATA, rustix::mm::Advice::LinuxRemove) };
+    /// they are touched again. `None`: not now, because too much waits to be released.
+    pub(crate) fn give_back(&self, side: usize) -> Option<GivingBack> {
+        if is_behind() {
+            return None;
+        }
+        self.gives_back.store(true, Ordering::Relaxed);
+        Some(GivingBack::begin(self.address(side, 0) as usize, DATA))
     }
 }
 
@@ -176,6 +184,10 @@ impl Drop for Region {
     fn drop(&mut self) {
         if self.generation != super::fork_generation() {
             return;
+        }
+        if self.gives_back.load(Ordering::Relaxed) {
+            // Behind the pages, by the same thread. No reference to it outlives `self`.
+            return release(Release::Unmap { base: self.base, length: SIZE });
         }
         // SAFETY: mapped by `map`, and no reference to it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.base as *mut _, SIZE) };

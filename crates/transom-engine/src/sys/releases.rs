@@ -3,18 +3,23 @@
 //! Closing a Unix socket releases the descriptors that lie in it unread, and the last close of a
 //! descriptor waits for as long as its sender likes: a TCP socket for its SO_LINGER time (socket(7)), a
 //! file of a FUSE file system for its server. Taking a large mapping of a peer's memory away may free
-//! all of its pages. No thread that serves a connection does either: a descriptor that is
-//! [foreign](super::Fd::foreign), and a mapping of lent memory, comes here.
+//! all of its pages. Giving pages of shared memory back waits for the lock of its file, which a peer holds
+//! while it writes to the file out of memory whose pages do not come (userfaultfd(2)). No thread that
+//! serves a connection does any of it: a descriptor that is [foreign](super::Fd::foreign), a mapping of
+//! lent memory, and pages to be given back come here.
 //!
 //! A process that keeps this thread waiting keeps what is behind it in the queue from being released. So
 //! that this stays bounded, no further Unix socket is accepted or connected while much waits
 //! ([`is_behind`]).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::{Fd, fork_generation, spawn_quiet};
+use rustix::mm::{Advice, madvise, munmap};
+
+use super::{Fd, fork_generation, now, pause, spawn_quiet};
 
 /// With so many releases waiting, nothing is begun that would need another one.
 const MOST: usize = 256;
@@ -25,6 +30,45 @@ pub(super) enum Release {
     Close(Fd),
     /// Addresses without a reference into them.
     Unmap { base: usize, length: usize },
+    /// Pages of a mapping that an [`Unmap`](Release::Unmap) behind this takes away, if anything does. They
+    /// are zeros afterwards, for every process.
+    GiveBack { base: usize, length: usize, progress: Arc<AtomicU8> },
+}
+
+const ASKED: u8 = 0;
+const BEGUN: u8 = 1;
+const OVER: u8 = 2;
+
+/// Pages that are on their way back to the system.
+#[derive(Debug)]
+pub(crate) struct GivingBack(Arc<AtomicU8>);
+
+impl GivingBack {
+    /// Have the thread give pages back.
+    pub(super) fn begin(base: usize, length: usize) -> GivingBack {
+        let progress = Arc::new(AtomicU8::new(ASKED));
+        release(Release::GiveBack { base, length, progress: progress.clone() });
+        GivingBack(progress)
+    }
+
+    /// Keep the pages if they have not been given back. `false`: they are being given back this moment.
+    pub(crate) fn stop(&self) -> bool {
+        let stopped = self.0.compare_exchange(ASKED, OVER, Ordering::AcqRel, Ordering::Acquire);
+        stopped.is_ok() || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire) == OVER
+    }
+
+    /// Wait until they have been given back, for `most`: they will be, later than that, too.
+    pub(super) fn wait(&self, most: Duration) {
+        const PAUSE: Duration = Duration::from_micros(20);
+        let end = now().after(most);
+        while !self.is_over() && now() < end {
+            pause(PAUSE);
+        }
+    }
 }
 
 impl Release {
@@ -33,7 +77,17 @@ impl Release {
             Release::Close(fd) => drop(fd),
             Release::Unmap { base, length } => {
                 // SAFETY: the caller of `release` has given up the mapping, which has no reference into it.
-                let _ = unsafe { rustix::mm::munmap(base as *mut _, length) };
+                let _ = unsafe { munmap(base as *mut _, length) };
+            }
+            Release::GiveBack { base, length, progress } => {
+                let begun =
+                    progress.compare_exchange(ASKED, BEGUN, Ordering::AcqRel, Ordering::Acquire);
+                if begun.is_ok() {
+                    // SAFETY: pages of a mapping of shared memory, which is taken away behind this at the
+                    // earliest; no reference into them exists, and nothing is unmapped.
+                    let _ = unsafe { madvise(base as *mut _, length, Advice::LinuxRemove) };
+                    progress.store(OVER, Ordering::Release);
+                }
             }
         }
     }

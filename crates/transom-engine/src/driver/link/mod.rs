@@ -519,6 +519,12 @@ impl Link {
         self.lock.control(|state| state.carrier.rings().map(Rings::memory)).0
     }
 
+    /// Whether pages of this side's data area are being given back.
+    #[cfg(test)]
+    pub(crate) fn gives_back(&self) -> bool {
+        self.lock.control(|state| state.carrier.rings().is_some_and(Rings::gives_back)).0
+    }
+
     /// Bytes of payload that have gone through this side's data area.
     #[cfg(test)]
     pub(crate) fn placed(&self) -> u64 {

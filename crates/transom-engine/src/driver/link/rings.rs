@@ -13,7 +13,7 @@ use transom_wire::{Message, MessageId, Time, Wire};
 use super::lending::{Lending, LinkMemory};
 use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
-use crate::sys::{self, Host, Local, Region};
+use crate::sys::{self, GivingBack, Host, Local, Region};
 use crate::{Connection, Direct, Frames, Output};
 
 /// The cost of a whole Write, and of so many bytes of it that do not lie in its slot, in bytes.
@@ -41,6 +41,8 @@ pub(crate) struct Rings {
     used: u64,
     tidied: u64,
     since: Time,
+    /// Our data area, of this size, is closed while its pages are given back.
+    giving_back: Option<(GivingBack, usize)>,
 }
 
 impl Rings {
@@ -58,6 +60,7 @@ impl Rings {
             used: 0,
             tidied: 0,
             since: Time(0),
+            giving_back: None,
         }
     }
 
@@ -65,6 +68,12 @@ impl Rings {
     #[cfg(test)]
     pub(crate) fn memory(&self) -> (usize, usize) {
         self.duplex.area().rings.whole()
+    }
+
+    /// Whether pages of our data area are being given back.
+    #[cfg(test)]
+    pub(crate) fn gives_back(&self) -> bool {
+        self.giving_back.is_some()
     }
 
     /// Bytes of payload that have gone through our data area.
@@ -140,7 +149,21 @@ impl Rings {
             return Some(when);
         }
         self.tidied = used;
-        self.duplex.area().rings.give_back(self.duplex.mine());
+        if let Some(giving) = self.duplex.area().rings.give_back(self.duplex.mine()) {
+            self.giving_back = Some((giving, self.duplex.close_area()));
+        }
+        None
+    }
+
+    /// Something is to be sent: use the data area again. `Some`: when to ask again, because its pages are
+    /// being given back this moment.
+    pub(super) fn open_area(&mut self, now: Time) -> Option<Time> {
+        let (giving, size) = self.giving_back.as_ref()?;
+        if !giving.stop() {
+            return Some(now.after(LOOK));
+        }
+        self.duplex.open_area(*size);
+        self.giving_back = None;
         None
     }
 

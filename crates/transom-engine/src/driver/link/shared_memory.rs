@@ -136,6 +136,9 @@ impl Link {
     pub(crate) fn send_records(&self, state: &mut State, cx: &mut Cx<'_>) {
         let budget = self.shared.pass_budget();
         let mut sent = 0;
+        if let Some(again) = state.carrier.rings_mut().and_then(|rings| rings.open_area(cx.now)) {
+            self.note(again);
+        }
         loop {
             let State { connection, out, written, carrier, .. } = state;
             let Some(rings) = carrier.rings_mut() else { return };

@@ -71,6 +71,9 @@ fn give(to: &Local, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
     if matches!(way, Way::OutOfBand) {
         to.ring();
     }
+    drop(fds);
+    // The other side may have released them already: then this is the close that waits.
+    std::thread::spawn(move || drop(sockets));
     others
 }
 
@@ -258,4 +261,95 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     drop(others);
     until("all is released", || !is_behind());
     listener.accept().unwrap();
+}
+
+/// Have this process hold the lock of a mapping's file, as long as it lives: a thread writes to the file out
+/// of memory whose page does not come. `false`: this system does not let it.
+fn hold_the_file_of(mapping: &str) -> bool {
+    const PAGE: usize = 4096;
+    /// ioctl_userfaultfd(2).
+    const API: [libc::c_ulong; 2] = [0xc018_aa3f, 0xaa];
+    const REGISTER: [libc::c_ulong; 2] = [0xc020_aa00, 1];
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.contains(mapping)).unwrap();
+    let place = line.split_whitespace().next().unwrap();
+    let file =
+        std::fs::OpenOptions::new().write(true).open(format!("/proc/self/map_files/{place}"));
+    let Ok(file) = file else { return false };
+    // SAFETY: a page of its own, which nothing else of this process touches; both structures are larger than
+    // what the calls read and write.
+    let page = unsafe {
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        let flags = flags | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(std::ptr::null_mut(), PAGE, rights, flags, -1, 0);
+        let faults = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
+        let mut api = [API[1], 0, 0];
+        let mut register = [page.addr() as libc::c_ulong, PAGE as _, REGISTER[1], 0];
+        if libc::ioctl(faults, API[0], api.as_mut_ptr()) != 0
+            || libc::ioctl(faults, REGISTER[0], register.as_mut_ptr()) != 0
+        {
+            return false;
+        }
+        page.addr()
+    };
+    let writer = std::thread::spawn(move || {
+        use std::os::fd::AsRawFd;
+        let page: *const libc::c_void = std::ptr::with_exposed_provenance(page);
+        // SAFETY: the page is there as far as this process can tell; the call waits for it.
+        unsafe { libc::pwrite(file.as_raw_fd(), page, PAGE, 0) };
+    });
+    // It holds the lock once it waits for its page.
+    let waits = || {
+        let all = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let call = libc::SYS_pwrite64.to_string();
+        all.filter_map(|task| std::fs::read_to_string(task.path().join("syscall")).ok())
+            .any(|said| said.split(' ').next() == Some(&call))
+    };
+    until("it writes", || waits() || writer.is_finished());
+    !writer.is_finished()
+}
+
+/// The peer of a connection over rings holds the lock of their file when this side gives pages of it back.
+/// Only the thread for releases waits: other connections go on, also when this one ends.
+#[test]
+fn a_peer_that_holds_the_file_of_the_rings_keeps_no_connection_waiting() {
+    let test = "a_peer_that_holds_the_file_of_the_rings_keeps_no_connection_waiting";
+    if let Some(at) = parent() {
+        let end = connected_with(at, &process());
+        end.qp.post_receive(1, &[end.buffer(65_536).all()]).unwrap();
+        let held = hold_the_file_of("memfd:transom ");
+        println!("\n{}", if held { "it is given" } else { "this system does not let it" });
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        drop(end);
+        // SAFETY: ends the process, whose thread waits for ever, without running anything else.
+        unsafe { libc::_exit(0) }
+    }
+    if !alone(&format!("slow::{test}")) {
+        return;
+    }
+    let (first, passive) = (End::new(&process()), End::new(&process()));
+    let listener = listening(&passive);
+    join_at(&first, &passive, &listener);
+    let established = (first, passive);
+    let (mut other, mut lines) = other_side(test, listener.address().unwrap());
+    let end = End::in_domain(&established.1.adapter, established.1.domain);
+    let _gone = super::processes::accepted(&end, &listener, 0);
+    let said = lines.find(|line| line == "it is given" || line.starts_with("this system")).unwrap();
+    if said != "it is given" {
+        return eprintln!("{test} is SKIPPED: {said}");
+    }
+    let payload = end.buffer(65_536);
+    end.post(Operation::Send, &[payload.all()]);
+    end.expect(CompletionKind::Send);
+    let link = end.qp.0.qp.link().unwrap();
+    assert!(link.placed() > 0);
+    until("pages are given back", || link.gives_back());
+    for _ in 0..3 {
+        write_once(&established);
+    }
+    drop((link, end));
+    write_once(&established);
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
 }

@@ -14,6 +14,16 @@ impl ReleaseKeeper {
     }
 }
 
+/// Pages on their way back to the system. There are none.
+#[derive(Debug)]
+pub(crate) enum GivingBack {}
+
+impl GivingBack {
+    pub(crate) fn stop(&self) -> bool {
+        match *self {}
+    }
+}
+
 /// Nothing waits.
 pub(crate) fn is_behind() -> bool {
     false
