@@ -18,7 +18,7 @@
 //! | `user` | copies to and from memory of the program |
 //!
 //! Calls of the program go on to the next definition of their name; the library's own system calls go to
-//! the kernel, so that none of them comes back here. Nothing is started, no signal is taken, and a
+//! the kernel, so that none of them comes back here. Nothing is started, no signal is taken but for faults of the copies of `user`, and a
 //! descriptor that is no switched socket costs one load more.
 #![allow(
     unsafe_code,

@@ -484,14 +484,15 @@ fn by_ring(
             } else {
                 count
             };
-            if copied > 0 && !peek {
-                give_back(held, session, &stretches, copied);
-                wake(session, fd, session.for_peer_room(), session.consumed(copied));
-            }
-            done += copied;
+            // Of a piece that the program has no memory for, nothing is taken.
             if copied < count {
                 return if done > 0 { Ok(Got::Bytes(done)) } else { Err(libc::EFAULT) };
             }
+            if !peek {
+                give_back(held, session, &stretches);
+                wake(session, fd, session.for_peer_room(), session.consumed(count));
+            }
+            done += count;
             // Otherwise there was no more a moment ago.
             if done < wanted && (count == PIECE || (count as u64) < there) {
                 continue;
@@ -549,10 +550,10 @@ fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Er
 
 /// Before bytes of a large ring are said to be read: the kernel gets their memory.
 #[inline]
-fn give_back(held: &Socket, session: &Session<'_>, stretches: &Stretches, copied: usize) {
+fn give_back(held: &Socket, session: &Session<'_>, stretches: &Stretches) {
     if stretches.is_large() {
         let rings = held.bytes(session.side().other());
-        for (at, length) in session.given_back(&stretches.up_to(copied)) {
+        for (at, length) in session.given_back(stretches) {
             if length > 0 {
                 sys::give_back(rings.wrapping_add(at), length);
             }
@@ -696,19 +697,17 @@ fn push(
         }
         // SAFETY: stretches lie in the rings.
         let copied = unsafe { copy(rings, &stretches, vectors, done, false) };
-        if flags & libc::MSG_OOB != 0 && copied > 0 && done + copied == wanted {
-            // SAFETY: the last byte of those that were just copied.
-            let byte =
-                unsafe { rings.wrapping_add(stretches.up_to(copied).last()).read_volatile() };
-            session.mark_urgent(copied, byte);
-        }
-        done += copied;
-        if copied > 0 {
-            wake_reader(session, fd, session.filled(copied));
-        }
+        // Of a piece that the program has no memory for, nothing is sent.
         if copied < count {
             return if done > before { Ok(done - before) } else { Err(libc::EFAULT) };
         }
+        if flags & libc::MSG_OOB != 0 && done + count == wanted {
+            // SAFETY: the last byte of those that were just copied.
+            let byte = unsafe { rings.wrapping_add(stretches.last()).read_volatile() };
+            session.mark_urgent(count, byte);
+        }
+        done += count;
+        wake_reader(session, fd, session.filled(count));
     }
     Ok(done - before)
 }

@@ -108,6 +108,9 @@ static POOL: Mutex<Vec<&'static Socket>> = Mutex::new(Vec::new());
 
 impl Socket {
     fn new() -> &'static Socket {
+        if !super::user::is_prepared() {
+            super::user::prepare();
+        }
         if let Some(used) = POOL.lock().and_then(|mut pool| pool.pop()) {
             return used;
         }
@@ -135,6 +138,7 @@ impl Socket {
 
     /// Give it the segment of its connection.
     pub(crate) fn attach(&self, segment: &offer::Segment) {
+        super::user::prepare();
         self.ring.store(segment.ring, Ordering::Relaxed);
         self.set_side(segment.side);
         self.header.store(segment.header, Ordering::Release);

@@ -1,5 +1,9 @@
 //! Copies to and from memory of the program, which need not be there.
 
+use std::mem::MaybeUninit;
+
+use super::process;
+
 std::arch::global_asm!(
     ".pushsection .text.transom_user,\"ax\",@progbits",
     ".hidden __transom_user_copy",
@@ -50,6 +54,48 @@ std::arch::global_asm!(
 unsafe extern "sysv64" {
     fn __transom_user_copy(to: *mut u8, from: *const u8, count: usize) -> usize;
     static __transom_user_copy_end: u8;
+}
+
+/// Where a fault of the copy is resumed.
+fn resume(at: usize) -> Option<usize> {
+    let begin = __transom_user_copy as *const () as usize;
+    let end = (&raw const __transom_user_copy_end).addr();
+    (begin..end).contains(&at).then_some(end)
+}
+
+/// Before the first copy of a connection: a fault of a copy ends no program from now on. One that has installed
+/// a handler for such signals meanwhile keeps it for all other faults.
+pub(crate) fn prepare() {
+    transom_fault::recheck(u64::from(process::generation()), &[resume]);
+}
+
+/// Whether faults of a copy are taken care of: since the first TCP connection of this process.
+#[inline]
+pub(crate) fn is_prepared() -> bool {
+    transom_fault::is_installed()
+}
+
+/// What the program has at this address. `None`: it has no memory there.
+///
+/// # Safety
+/// Any bytes are a value of this type.
+#[inline]
+pub(crate) unsafe fn fetch<T: Copy>(at: *const T) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    let size = size_of::<T>();
+    // SAFETY: the value has so many bytes.
+    let whole =
+        !at.is_null() && unsafe { copy(at.cast(), value.as_mut_ptr().cast(), size) } == size;
+    // SAFETY: all of its bytes were written.
+    whole.then(|| unsafe { value.assume_init() })
+}
+
+/// Give the program a value at this address. `false`: it has no memory there.
+#[inline]
+pub(crate) fn put<T: Copy>(at: *mut T, value: T) -> bool {
+    let from = (&raw const value).cast();
+    // SAFETY: the program's memory, and a value of so many bytes.
+    !at.is_null() && unsafe { copy(from, at.cast(), size_of::<T>()) } == size_of::<T>()
 }
 
 /// Copy `count` bytes; how many were copied. Fewer: the program has no memory there.

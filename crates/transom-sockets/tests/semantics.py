@@ -1113,7 +1113,7 @@ def a_pipe_by_edge_beside_a_busy_connection():
 @scenario
 def an_echo_of_all_that_was_sent_before_anything_is_read():
     out = []
-    for size, limit in [(1 << 20, None), (8 << 20, None), (8 << 20, 20)]:
+    for size, limit in [(1 << 20, None), (5 << 20, None), (5 << 20, 20)]:
         c, s = pair()
         def serve():
             while d := s.recv(65536): s.sendall(d)
@@ -1236,6 +1236,43 @@ def two_programs_write_to_one_connection():
     for _ in range(n): c.sendall(b"p" * 99 + b"\n")
     p.wait(); c.close(); d = recv_all(s).split(b"\n")
     return [len(d), sorted({bytes(set(line)) for line in d})]
+
+@scenario
+def bad_addresses_are_errors():
+    """write(2), readv(2), sendmsg(2): EFAULT, and EINVAL and EMSGSIZE for vectors. What was refused changes nothing."""
+    import ctypes, mmap
+    libc = ctypes.CDLL(None, use_errno=True)
+    class Vec(ctypes.Structure): _fields_ = [("at", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+    class Message(ctypes.Structure): _fields_ = [("name", ctypes.c_void_p), ("namelen", ctypes.c_uint), ("iov", ctypes.c_void_p), ("iovlen", ctypes.c_size_t), ("control", ctypes.c_void_p), ("controllen", ctypes.c_size_t), ("flags", ctypes.c_int)]
+    def call(name, *a):
+        r = getattr(libc, name)(*[ctypes.c_size_t(x) if isinstance(x, int) and abs(x) > 1 << 30 else x for x in a])
+        return r if r >= 0 else errno.errorcode[ctypes.get_errno()]
+    kept = []
+    def at(x): kept.append(x); return ctypes.c_void_p(ctypes.addressof(x))
+    c, s = pair(); c.setblocking(False); s.setblocking(False); out = []
+    libc.mmap.restype = ctypes.c_void_p
+    gone = libc.mmap(None, 4096, 3, 0x22, -1, 0); libc.write(c.fileno(), ctypes.c_void_p(gone), 5)
+    until(lambda: polled(s, select.POLLIN)); assert s.recv(9) == bytes(5)
+    libc.mprotect(ctypes.c_void_p(gone), 4096, 0)
+    fixed = libc.mmap(None, 4096, 1, 0x22, -1, 0); hidden = libc.mmap(None, 4096, 0, 0x22, -1, 0)
+    good = ctypes.create_string_buffer(b"abcdefghij", 10); big = 1 << 62
+    vec = lambda *parts: (Vec * len(parts))(*[Vec(*part) for part in parts]); g = ctypes.addressof(good)
+    for p in [8, gone, hidden, 1 << 63, (1 << 64) - 8]:
+        p = ctypes.c_void_p(p); a = vec((p.value, 10)); m = Message(iov=at(a), iovlen=1)
+        out.append([call("write", c.fileno(), p, 10), call("send", c.fileno(), p, 10, 0), call("sendto", c.fileno(), p, 10, 0, None, 0), call("writev", c.fileno(), a, 1), call("sendmsg", c.fileno(), at(m), 0)])
+        out.append([call("writev", c.fileno(), p, 2), call("sendmsg", c.fileno(), p, 0), call("sendmsg", c.fileno(), at(Message(iov=p, iovlen=3)), 0)])
+    many = (Vec * 1025)(*[Vec(g, 0)] * 1025)
+    for parts in [((g, big * 2), (g, 1)), ((g, 1), (8, 5)), ((None, 0), (g, 2)), ((None, 3), (g, 2))]:
+        a = vec(*parts); out.append([call("writev", c.fileno(), a, len(parts)), call("sendmsg", c.fileno(), at(Message(iov=at(a), iovlen=len(parts))), 0)])
+    out.append([call("writev", c.fileno(), many, 1024), call("writev", c.fileno(), many, 1025), call("writev", c.fileno(), many, -1), call("sendmsg", c.fileno(), at(Message(iov=at(many), iovlen=1025)), 0)])
+    s.setblocking(True); out.append(recv_exactly(s, 4).decode()); s.setblocking(False)
+    c.sendall(b"0123456789"); until(lambda: polled(s, select.POLLIN))
+    for p in [8, gone, hidden, fixed, 1 << 63]:
+        p = ctypes.c_void_p(p); a = vec((p.value, 10)); m = Message(iov=at(a), iovlen=1)
+        out.append([call("read", s.fileno(), p, 10), call("recv", s.fileno(), p, 10, 0), call("recv", s.fileno(), p, 10, socket.MSG_PEEK), call("readv", s.fileno(), a, 1), call("recvmsg", s.fileno(), at(m), 0)])
+        out.append([call("readv", s.fileno(), p if p.value != fixed else None, 2), call("recvmsg", s.fileno(), p if p.value != fixed else None, 0), call("ioctl", s.fileno(), termios.FIONREAD, p), call("ioctl", c.fileno(), termios.TIOCOUTQ, p), call("ioctl", s.fileno(), 0x8905, p)])
+    out.append([call("readv", s.fileno(), many, 1025), call("readv", s.fileno(), many, -1), call("recvmsg", s.fileno(), at(Message(iov=at(many), iovlen=1025)), 0)])
+    return out + [attempt(s.recv, 99)]
 
 @scenario
 def several_threads_send_at_once():

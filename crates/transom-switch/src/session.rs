@@ -66,14 +66,6 @@ impl Stretches {
         self.first.1 + self.second.1
     }
 
-    /// The first `bytes` of them.
-    #[must_use]
-    pub fn up_to(&self, bytes: usize) -> Stretches {
-        let first = self.first.1.min(bytes);
-        let second = self.second.1.min(bytes - first);
-        Stretches { first: (self.first.0, first), second: (self.second.0, second), ..*self }
-    }
-
     /// The offset of the last one.
     #[must_use]
     pub fn last(&self) -> usize {

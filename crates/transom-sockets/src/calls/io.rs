@@ -1,13 +1,15 @@
 //! Calls that read and write.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::ops::Deref;
 
 use super::{answer, calls};
 use crate::epoll;
 use crate::said::Why;
 use crate::stream::{self, Receive};
 use crate::sys::{self, Errno};
-use crate::table::{self, Held};
+use crate::table::{self, Entry, Held};
+use crate::user;
 use crate::young::{self, Served, Use};
 
 type Bytes = *mut c_void;
@@ -24,45 +26,73 @@ fn receive(held: &Held, fd: c_int, at: Bytes, length: usize, flags: c_int) -> is
 }
 
 /// As [`receive`], of calls for files: nothing that is asked for is there at once.
-fn read_into(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> isize {
+fn read_into(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> Result<usize, Errno> {
     if stream::total(vectors) == 0 {
-        return 0;
+        return Ok(0);
     }
-    answer(stream::receive(held, fd, Receive { vectors, flags, message: None }))
+    stream::receive(held, fd, Receive { vectors, flags, message: None })
 }
 
 /// Send what several pieces have: nothing is sent of nothing, whatever has become of the connection.
-fn write_from(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> isize {
+fn write_from(held: &Held, fd: c_int, vectors: &[Vector], flags: c_int) -> Result<usize, Errno> {
     if stream::total(vectors) == 0 {
-        return 0;
+        return Ok(0);
     }
-    answer(stream::send(held, fd, vectors, flags, None))
+    stream::send(held, fd, vectors, flags, None)
 }
 
 fn put(held: &Held, fd: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
     answer(stream::send(held, fd, &one(at.cast_mut(), length), flags, None))
 }
 
-/// The vectors of a call.
-///
-/// # Safety
-/// As of `readv`.
-unsafe fn vectors<'a>(at: *const Vector, count: usize) -> Option<&'a [Vector]> {
-    // The limit is the kernel's.
-    if count > 1024 || at.is_null() && count > 0 {
-        return None;
-    }
-    // SAFETY: the caller has so many vectors.
-    Some(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } })
+/// Vectors that a call was given, copied from the program's memory.
+struct Vectors {
+    few: [Vector; FEW],
+    many: Vec<Vector>,
+    count: usize,
 }
 
-/// As [`vectors`], with the count of a call: `None` if that is no count.
-///
-/// # Safety
-/// As of `readv`.
-unsafe fn entries<'a>(at: *const Vector, count: c_int) -> Option<&'a [Vector]> {
-    // SAFETY: the caller's.
-    usize::try_from(count).ok().and_then(|count| unsafe { vectors(at, count) })
+const FEW: usize = 8;
+/// UIO_MAXIOV of the kernel's.
+const MOST_VECTORS: usize = 1024;
+
+impl Deref for Vectors {
+    type Target = [Vector];
+
+    #[inline]
+    fn deref(&self) -> &[Vector] {
+        self.few.get(..self.count).unwrap_or(&self.many)
+    }
+}
+
+/// The vectors of a call. `EINVAL`: more than the kernel takes.
+fn vectors(at: *const Vector, count: usize) -> Result<Vectors, Errno> {
+    const NONE: Vector = Vector { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    if count > MOST_VECTORS {
+        return Err(libc::EINVAL);
+    }
+    let mut all = Vectors { few: [NONE; FEW], many: Vec::new(), count };
+    let to = if count > FEW {
+        all.many.resize(count, NONE);
+        all.many.as_mut_ptr()
+    } else {
+        all.few.as_mut_ptr()
+    };
+    let length = count * size_of::<Vector>();
+    // SAFETY: there is room for so many vectors.
+    let copied = unsafe { user::copy(at.cast(), to.cast(), length) };
+    if copied == length { Ok(all) } else { Err(libc::EFAULT) }
+}
+
+/// As [`vectors`], with the count of a call.
+fn entries(at: *const Vector, count: c_int) -> Result<Vectors, Errno> {
+    usize::try_from(count).map_err(|_| libc::EINVAL).and_then(|count| vectors(at, count))
+}
+
+/// A call that sends so many bytes, asked for where the descriptor is a connection that is not switched.
+fn sends(fd: c_int, bytes: impl FnOnce() -> Option<usize>) -> Use {
+    let asks = matches!(table::entry(fd), Entry::Socket(socket) if !socket.is_attached());
+    Use::Send(if asks { bytes().unwrap_or_default() } else { 0 })
 }
 
 /// The flags of a message that `preadv2` or `pwritev2` means. A stream has no places (preadv2(2)).
@@ -78,38 +108,40 @@ fn without_place(place: i64, how: c_int) -> Result<c_int, Errno> {
     }
 }
 
-unsafe fn receive_message(held: &Held, fd: c_int, message: *mut Message, flags: c_int) -> isize {
-    // SAFETY: the caller's message.
-    let Some(message) = (unsafe { message.as_mut() }) else { return sys::fail(libc::EFAULT) };
-    // SAFETY: the message's vectors.
-    let Some(vectors) = (unsafe { vectors(message.msg_iov, message.msg_iovlen) }) else {
-        return sys::fail(libc::EMSGSIZE);
-    };
-    answer(stream::receive(held, fd, Receive { vectors, flags, message: Some(message) }))
+/// A message's own error for too many vectors.
+fn of_message(error: Errno) -> Errno {
+    if error == libc::EINVAL { libc::EMSGSIZE } else { error }
 }
 
-unsafe fn send_message(held: &Held, fd: c_int, message: *const Message, flags: c_int) -> isize {
-    // SAFETY: the caller's message.
-    let Some(message) = (unsafe { message.as_ref() }) else { return sys::fail(libc::EFAULT) };
-    // SAFETY: the message's vectors.
-    let Some(vectors) = (unsafe { vectors(message.msg_iov, message.msg_iovlen) }) else {
-        return sys::fail(libc::EMSGSIZE);
-    };
-    answer(stream::send(held, fd, vectors, flags, Some(message)))
+fn receive_message(held: &Held, fd: c_int, message: *mut Message, flags: c_int) -> isize {
+    // SAFETY: plain words.
+    let Some(mut own) = (unsafe { user::fetch(message) }) else { return sys::fail(libc::EFAULT) };
+    let got = vectors(own.msg_iov, own.msg_iovlen).map_err(of_message).and_then(|vectors| {
+        let what = Receive { vectors: &vectors, flags, message: Some(&mut own) };
+        stream::receive(held, fd, what)
+    });
+    if got.is_ok() && !user::put(message, own) {
+        return sys::fail(libc::EFAULT);
+    }
+    answer(got)
+}
+
+fn send_message(held: &Held, fd: c_int, message: *const Message, flags: c_int) -> isize {
+    // SAFETY: plain words.
+    let Some(own) = (unsafe { user::fetch(message) }) else { return sys::fail(libc::EFAULT) };
+    let vectors = vectors(own.msg_iov, own.msg_iovlen).map_err(of_message);
+    answer(vectors.and_then(|vectors| stream::send(held, fd, &vectors, flags, Some(&own))))
 }
 
 /// A connected TCP socket names no sender.
-unsafe fn no_sender(length: *mut libc::socklen_t) {
-    // SAFETY: the caller's, or null.
-    if let Some(length) = unsafe { length.as_mut() } {
-        *length = 0;
-    }
+fn no_sender(length: *mut libc::socklen_t) {
+    user::put(length, 0);
 }
 
 calls! {
     fn read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) => read_into(&held, fd, &one(to, length), 0),
+            Served::Ours(held) => answer(read_into(&held, fd, &one(to, length), 0)),
             Served::Kernel(flight) => flight.received(0, next(fd, to, length)),
         }
     }
@@ -120,29 +152,26 @@ calls! {
 
     fn __read_chk(fd: c_int, to: Bytes, length: usize, room: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) if length <= room => read_into(&held, fd, &one(to, length), 0),
+            Served::Ours(held) if length <= room => answer(read_into(&held, fd, &one(to, length), 0)),
             Served::Ours(_) => next(fd, to, length, room),
             Served::Kernel(flight) => flight.received(0, next(fd, to, length, room)),
         }
     }
 
     fn readv(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
-        match (young::enter(fd, Use::Receive), vectors(at, count.max(0) as usize)) {
-            (Served::Ours(held), Some(vectors)) if count >= 0 => {
-                read_into(&held, fd, vectors, 0)
+        match young::enter(fd, Use::Receive) {
+            Served::Ours(held) => {
+                answer(entries(at, count).and_then(|vectors| read_into(&held, fd, &vectors, 0)))
             }
-            (Served::Ours(_), _) => next(fd, at, count),
-            (Served::Kernel(flight), _) => flight.received(0, next(fd, at, count)),
+            Served::Kernel(flight) => flight.received(0, next(fd, at, count)),
         }
     }
 
     fn preadv2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) => match (without_place(from, how), entries(at, count)) {
-                (Ok(flags), Some(vectors)) => read_into(&held, fd, vectors, flags),
-                (Err(error), _) => sys::fail(error),
-                (_, None) => sys::fail(libc::EINVAL),
-            },
+            Served::Ours(held) => answer(without_place(from, how).and_then(|flags| {
+                entries(at, count).and_then(|vectors| read_into(&held, fd, &vectors, flags))
+            })),
             Served::Kernel(flight) => flight.received(0, next(fd, at, count, from, how)),
         }
     }
@@ -233,8 +262,11 @@ calls! {
             }
         };
         let begin = sys::now();
-        let limit = limit.as_mut();
-        let most = limit.as_ref().map(|time| nanoseconds(time));
+        let time = user::fetch(limit);
+        if time.is_none() && !limit.is_null() {
+            return sys::fail(libc::EFAULT) as c_int;
+        }
+        let most = time.as_ref().map(nanoseconds);
         let (mut done, mut flags) = (0, flags);
         while done < count.min(1024) {
             let one = messages.wrapping_add(done as usize);
@@ -242,20 +274,25 @@ calls! {
             if got < 0 {
                 break;
             }
-            (*one).msg_len = got as c_uint;
+            if !user::put(&raw mut (*one).msg_len, got as c_uint) {
+                sys::fail(libc::EFAULT);
+                break;
+            }
             done += 1;
             if flags & libc::MSG_WAITFORONE != 0 {
                 flags |= libc::MSG_DONTWAIT;
             }
             // The time is looked at behind each message (recvmmsg(2), BUGS).
             let over = most.is_some_and(|most| sys::now() - begin >= most);
-            if over || (*one).msg_hdr.msg_flags & libc::MSG_OOB != 0 {
+            let told = user::fetch(&raw const (*one).msg_hdr.msg_flags).unwrap_or_default();
+            if over || told & libc::MSG_OOB != 0 {
                 break;
             }
         }
-        if let (Some(time), Some(most)) = (limit, most) {
+        if let Some(most) = most {
             let left = most.saturating_sub(sys::now() - begin);
-            (time.tv_sec, time.tv_nsec) = ((left / 1_000_000_000) as i64, (left % 1_000_000_000) as i64);
+            let (tv_sec, tv_nsec) = ((left / 1_000_000_000) as i64, (left % 1_000_000_000) as i64);
+            user::put(limit, libc::timespec { tv_sec, tv_nsec });
         }
         if done > 0 { done as c_int } else { -1 }
     }
@@ -272,26 +309,21 @@ calls! {
     }
 
     fn writev(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
-        let vectors = vectors(at, count.max(0) as usize);
-        let length = vectors.map_or(0, stream::total);
-        match (young::enter(fd, Use::Send(length)), vectors) {
-            (Served::Ours(held), Some(vectors)) if count >= 0 => {
-                write_from(&held, fd, vectors, 0)
-            }
-            (Served::Ours(_), _) => next(fd, at, count),
-            (Served::Kernel(flight), _) => flight.sent(next(fd, at, count)),
+        let bytes = || entries(at, count).ok().map(|vectors| stream::total(&vectors));
+        match young::enter(fd, sends(fd, bytes)) {
+            Served::Ours(held) => answer(
+                entries(at, count).and_then(|vectors| write_from(&held, fd, &vectors, 0))
+            ),
+            Served::Kernel(flight) => flight.sent(next(fd, at, count)),
         }
     }
 
     fn pwritev2(fd: c_int, at: *const Vector, count: c_int, to: i64, how: c_int) -> isize, -1; |next| {
-        let vectors = entries(at, count);
-        let length = vectors.map_or(0, stream::total);
-        match young::enter(fd, Use::Send(length)) {
-            Served::Ours(held) => match (without_place(to, how), vectors) {
-                (Ok(flags), Some(vectors)) => write_from(&held, fd, vectors, flags),
-                (Err(error), _) => sys::fail(error),
-                (_, None) => sys::fail(libc::EINVAL),
-            },
+        let bytes = || entries(at, count).ok().map(|vectors| stream::total(&vectors));
+        match young::enter(fd, sends(fd, bytes)) {
+            Served::Ours(held) => answer(without_place(to, how).and_then(|flags| {
+                write_from(&held, fd, &entries(at, count)?, flags)
+            })),
             Served::Kernel(flight) => flight.sent(next(fd, at, count, to, how)),
         }
     }
@@ -326,7 +358,7 @@ calls! {
     }
 
     fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize, -1; |next| {
-        match young::enter(fd, Use::Send(length(message))) {
+        match young::enter(fd, sends(fd, || length(message))) {
             Served::Ours(held) => send_message(&held, fd, message, flags),
             Served::Kernel(flight) => {
                 passes(message);
@@ -336,8 +368,8 @@ calls! {
     }
 
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int, -1; |next| {
-        let first = if count > 0 { length(&raw const (*messages).msg_hdr) } else { 0 };
-        let held = match young::enter(fd, Use::Send(first)) {
+        let first = || (count > 0).then(|| length(&raw const (*messages).msg_hdr)).flatten();
+        let held = match young::enter(fd, sends(fd, first)) {
             Served::Ours(held) => held,
             Served::Kernel(flight) => {
                 for at in 0..count.min(1024) as usize {
@@ -357,7 +389,10 @@ calls! {
             if sent < 0 {
                 return if done > 0 { done as c_int } else { -1 };
             }
-            (*one).msg_len = sent as c_uint;
+            if !user::put(&raw mut (*one).msg_len, sent as c_uint) {
+                sys::fail(libc::EFAULT);
+                return if done > 0 { done as c_int } else { -1 };
+            }
             done += 1;
         }
         done as c_int
@@ -371,11 +406,10 @@ fn nanoseconds(time: &libc::timespec) -> u64 {
 }
 
 /// The bytes of a message.
-unsafe fn length(message: *const Message) -> usize {
-    // SAFETY: the caller's message, or null.
-    let Some(message) = (unsafe { message.as_ref() }) else { return 0 };
-    // SAFETY: the message's vectors.
-    unsafe { vectors(message.msg_iov, message.msg_iovlen) }.map_or(0, stream::total)
+fn length(message: *const Message) -> Option<usize> {
+    // SAFETY: plain words.
+    let own = unsafe { user::fetch(message) }?;
+    vectors(own.msg_iov, own.msg_iovlen).ok().map(|vectors| stream::total(&vectors))
 }
 
 /// Descriptors that came with a message are new ones.
@@ -386,15 +420,29 @@ unsafe fn passed(message: *const Message) {
 
 /// Connections that are passed to another process while they are young stay with TCP: the two would
 /// count apart.
-unsafe fn passes(message: *const Message) {
-    // SAFETY: the caller's message, or null.
+fn passes(message: *const Message) {
+    /// More control data than the kernel takes by far.
+    const MOST: usize = 64 << 10;
+    // A process that has no connection passes none on.
+    if !user::is_prepared() {
+        return;
+    }
+    // SAFETY: plain words.
+    let Some(mut own) = (unsafe { user::fetch(message) }) else { return };
+    if own.msg_controllen == 0 || own.msg_controllen > MOST {
+        return;
+    }
+    let mut control = vec![0_u64; own.msg_controllen.div_ceil(8)];
+    let (from, to) = (own.msg_control.cast(), control.as_mut_ptr().cast());
+    // SAFETY: there is room for so many bytes.
+    own.msg_controllen = unsafe { user::copy(from, to, own.msg_controllen) };
+    own.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: a message with control data of this call's own.
     unsafe {
-        if message.as_ref().is_some_and(|message| message.msg_controllen > 0) {
-            each_descriptor(message, |fd| {
-                table::stays(fd, Why::Passed);
-                epoll::leaves(fd);
-            });
-        }
+        each_descriptor(&raw const own, |fd| {
+            table::stays(fd, Why::Passed);
+            epoll::leaves(fd);
+        });
     }
 }
 

@@ -18,30 +18,21 @@ const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 const SO_TIMESTAMPING: c_int = 37;
 const SIOCATMARK: c_ulong = 0x8905;
 
-/// The number that a call was given.
-unsafe fn number(at: *const c_void, size: Size) -> c_int {
-    // SAFETY: the caller has so many bytes there.
-    if at.is_null() || size < 4 { 0 } else { unsafe { at.cast::<c_int>().read_unaligned() } }
+/// The number that a call was given. `None`: none, or at an address where the program has no memory.
+fn number(at: *const c_void, size: Size) -> Option<c_int> {
+    // SAFETY: any bytes are a number.
+    if size < 4 { None } else { unsafe { user::fetch(at.cast::<c_int>()) } }
 }
 
 /// `Some`: the call ends here, with this result.
-unsafe fn set(
-    held: &Held,
-    level: c_int,
-    name: c_int,
-    at: *const c_void,
-    size: Size,
-) -> Option<c_int> {
+fn set(held: &Held, level: c_int, name: c_int, at: *const c_void, size: Size) -> Option<c_int> {
     let session = held.session()?;
     let end = session.end();
-    // SAFETY: the caller's.
-    let value = unsafe { number(at, size) };
+    // Otherwise the kernel has the words for it.
+    let value = number(at, size)?;
     match (level, name) {
-        // The kernel has the words for it.
-        _ if at.is_null() || size < 4 => None,
         (libc::SOL_SOCKET, libc::SO_LINGER) if size >= 8 => {
-            // SAFETY: two numbers are there.
-            let time = unsafe { number(at.wrapping_byte_add(4), 4) };
+            let time = number(at.wrapping_byte_add(4), 4)?;
             end.abortive.store(u32::from(value != 0 && time == 0), Ordering::Relaxed);
             None
         }
@@ -147,18 +138,20 @@ calls! {
     }
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
-        let given = size.as_mut().filter(|size| !to.is_null() && i32::try_from(**size).is_ok());
+        let given = user::fetch(size).filter(|size| !to.is_null() && i32::try_from(*size).is_ok());
         let kept = table::hold_known(fd).and_then(|held| get(&held, fd, level, name));
-        let (Some(kept), Some(size)) = (kept, given) else { return next(fd, level, name, to, size) };
+        let (Some(kept), Some(room)) = (kept, given) else { return next(fd, level, name, to, size) };
         let (number, name) = match kept {
             Kept::Number(value) => (value.to_ne_bytes(), None),
             Kept::Name(name) => ([0; 4], Some(name)),
             Kept::Error(error) => return sys::fail(error) as c_int,
         };
         let bytes = name.as_ref().map_or(&number[..], |name| &name[..]);
-        let bytes = &bytes[..bytes.len().min(*size as usize)];
-        *size = bytes.len() as Size;
-        put(to.cast(), bytes)
+        let bytes = &bytes[..bytes.len().min(room as usize)];
+        match put(size.cast(), &(bytes.len() as Size).to_ne_bytes()) {
+            0 => put(to.cast(), bytes),
+            failed => failed,
+        }
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, -1; |next| {
@@ -171,7 +164,8 @@ calls! {
             libc::FIONBIO => {
                 let done = next(fd, request, argument);
                 if done == 0 {
-                    held.young.set_nonblocking(*to != 0);
+                    let wanted = user::fetch(argument as *const c_int);
+                    held.young.set_nonblocking(wanted.is_some_and(|wanted| wanted != 0));
                 }
                 done
             }
