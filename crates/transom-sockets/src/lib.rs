@@ -10,6 +10,7 @@
 //! | `control` | messages beside the bytes of a `recvmsg` |
 //! | `stream` | receiving and sending |
 //! | `said` | what has become of the connections, for the last line of a process that is asked |
+//! | `deferred` | what a handler of a signal has sent while its own thread was sending |
 //! | `ready` | whether a socket is ready, and waiting for one of several |
 //! | `epoll` | epoll sets with switched sockets |
 //! | `process`, `mutex` | which process this is, behind any `fork`, and locks that it can use |
@@ -30,6 +31,7 @@
 
 mod calls;
 mod control;
+mod deferred;
 mod epoll;
 mod lock;
 mod memory;

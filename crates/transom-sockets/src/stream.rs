@@ -569,6 +569,60 @@ pub(crate) fn send(
     flags: c_int,
     message: Option<&libc::msghdr>,
 ) -> Result<usize, Errno> {
+    send_deferred(held, fd);
+    if held.deferred.is_sending() && !is_nonblocking(held, fd, flags) {
+        checked(vectors)?;
+        return defer(held, vectors, flags);
+    }
+    let sent = send_now(held, fd, vectors, flags, message);
+    send_deferred(held, fd);
+    sent
+}
+
+/// Send what handlers of signals have left to the calls that they have interrupted.
+fn send_deferred(held: &Socket, fd: c_int) {
+    while !held.deferred.is_empty() {
+        let is_free = |session: Session<'_>| held.sending(&session).is_ok();
+        let (Some(_sending), true) = (held.deferred.begin(), held.session().is_some_and(is_free))
+        else {
+            return;
+        };
+        for mut piece in held.deferred.take() {
+            let (mut left, flags) = (piece.bytes.as_mut_slice(), piece.flags | libc::MSG_NOSIGNAL);
+            while !left.is_empty() {
+                let rest = [Vector { iov_base: left.as_mut_ptr().cast(), iov_len: left.len() }];
+                match send_now(held, fd, &rest, flags, None) {
+                    Ok(sent) => left = left.get_mut(sent..).unwrap_or_default(),
+                    // Another signal.
+                    Err(libc::EINTR) => {}
+                    // The next call is told of the end.
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}
+
+/// In a handler of a signal whose thread is sending: leave the bytes to the interrupted call.
+fn defer(held: &Socket, vectors: &[Vector], flags: c_int) -> Result<usize, Errno> {
+    let mut bytes = vec![0; total(vectors)];
+    let stretches = Stretches { first: (0, bytes.len()), ..Stretches::default() };
+    // SAFETY: the array has so many bytes.
+    let copied = unsafe { copy(bytes.as_mut_ptr(), &stretches, vectors, 0, false) };
+    if copied < bytes.len() {
+        return Err(libc::EFAULT);
+    }
+    held.deferred.put(bytes, flags);
+    Ok(copied)
+}
+
+fn send_now(
+    held: &Socket,
+    fd: c_int,
+    vectors: &[Vector],
+    flags: c_int,
+    message: Option<&libc::msghdr>,
+) -> Result<usize, Errno> {
     let Some(session) = held.session() else { return Err(libc::EBADF) };
     let wanted = checked(vectors)?;
     let nonblocking = is_nonblocking(held, fd, flags);
@@ -578,7 +632,12 @@ pub(crate) fn send(
     let mut deep = nonblocking;
     loop {
         let sent = {
-            let _lock = held.sending(&session)?;
+            let _lock = match held.sending(&session) {
+                Err(libc::EAGAIN) if !nonblocking && done == 0 => {
+                    return defer(held, vectors, flags);
+                }
+                lock => lock?,
+            };
             if road_out(held, &session, fd) {
                 push(held, &session, fd, vectors, (done, flags, deep))
             } else {
@@ -637,9 +696,11 @@ fn road_out(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
 pub(crate) fn advance(held: &Socket, session: &Session<'_>, fd: c_int) {
     if !session.sends_by_ring()
         && session.state() == State::Claimed
-        && let Ok(_lock) = held.sending(session)
+        && let Ok(lock) = held.sending(session)
     {
         road_out(held, session, fd);
+        drop(lock);
+        send_deferred(held, fd);
     }
 }
 
@@ -905,6 +966,7 @@ pub(crate) fn has_input(held: &Socket, session: &Session<'_>) -> bool {
 
 /// `shutdown`.
 pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno> {
+    send_deferred(held, fd);
     let Some(session) = held.session() else { return Err(libc::EBADF) };
     let (reads, writes) = match how {
         libc::SHUT_RD => (true, false),

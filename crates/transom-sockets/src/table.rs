@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
 use transom_switch::session::Session;
 
+use super::deferred::Deferred;
 use super::epoll::Set;
 use super::mutex::Mutex;
 use super::offer;
@@ -80,6 +81,8 @@ pub(crate) struct Socket {
     pub(crate) slot: AtomicU32,
     pub(crate) spin: Spin,
     pub(crate) young: Young,
+    /// Sent by handlers of signals, and not passed on yet.
+    pub(crate) deferred: Deferred,
 }
 
 /// A socket while a call uses it.
@@ -133,6 +136,7 @@ impl Socket {
             slot: AtomicU32::new(0),
             spin: Spin::default(),
             young: Young::default(),
+            deferred: Deferred::default(),
         }))
     }
 
@@ -277,6 +281,7 @@ impl Socket {
             // SAFETY: no call holds it, and no descriptor leads to it.
             unsafe { sys::unmap(header.cast(), length) };
         }
+        drop(self.deferred.take());
         for flag in [&self.gone, &self.broken, &self.reported, &self.refused, &self.passive] {
             flag.store(false, Ordering::Relaxed);
         }

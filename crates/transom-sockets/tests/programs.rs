@@ -624,3 +624,63 @@ fn a_process_says_at_its_end_what_has_become_of_its_connections() {
         assert_eq!(String::from_utf8(quiet.stderr).unwrap(), "");
     }
 }
+
+/// A handler sends on a blocking connection on which its thread may be sending; the reader counts.
+const SENDS_IN_A_HANDLER: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int c, s;
+static volatile long runs, fails;
+static void handler(int n) { (void)n; if (send(c, "SS", 2, MSG_NOSIGNAL) != 2) fails++; runs++; }
+int main(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    static char b[65536];
+    long sent = 0, blocks = 0, all = 0, marks = 0, n;
+    c = socket(AF_INET, SOCK_STREAM, 0);
+    bind(l, (void *)&at, size); listen(l, 5); getsockname(l, (void *)&at, &size);
+    connect(c, (void *)&at, size); s = accept(l, 0, 0);
+    for (int i = 0; i < 45; i++) { send(c, "x", 1, 0); recv(s, b, 1, 0); send(s, "y", 1, 0); recv(c, b, 1, 0); }
+    int told[2];
+    if (pipe(told)) return 1;
+    if (!fork()) {
+        close(c);
+        while ((n = recv(s, b, sizeof b, 0)) > 0) for (all += n; n-- > 0;) marks += b[n] == 'S';
+        long counts[2] = {all, marks};
+        _exit(write(told[1], counts, sizeof counts) != sizeof counts);
+    }
+    close(s);
+    struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &a, 0);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 200}, {0, 200}}, 0);
+    memset(b, 'b', sizeof b);
+    while (runs < 2000) { n = send(c, b, 4096, 0); if (n > 0) sent += n; blocks++; }
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, 0);
+    long counts[2] = {0, 0}, expected = sent + 2 * (runs - fails), from_handler = 2 * (runs - fails);
+    close(c);
+    if (read(told[0], counts, sizeof counts) != sizeof counts) return 1;
+    printf("%ld failed, bytes %ld, of the handler %ld\n", fails, counts[0] - expected, counts[1] - from_handler);
+    wait(0);
+}
+"#;
+
+#[test]
+fn a_handler_of_a_signal_sends_while_its_thread_does() {
+    if !there(&["cc"]) {
+        return;
+    }
+    let program = compiled("send-handler", SENDS_IN_A_HANDLER, &[]);
+    for switched in [false, true] {
+        let output = command(program.to_str().unwrap(), switched).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said, "0 failed, bytes 0, of the handler 0\n", "{switched}");
+    }
+}
