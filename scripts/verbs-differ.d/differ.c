@@ -287,7 +287,7 @@ static void tear_down(void) {
 
 /* Places of a side's own, most of them right. */
 static int pieces(struct side *s, struct ibv_sge *list, uint32_t total, int wrong, int all_rights) {
-    int count = 1 + (int)any(PIECES);
+    int count = all_rights ? 1 : 1 + (int)any(PIECES); /* pieces that overlap are filled in no order */
     for (int i = 0; i < count; i++) {
         struct region *r = &s->regions[all_rights ? 0 : any(REGIONS)];
         uint32_t length = i == count - 1 ? total : any(total + 1);
@@ -314,7 +314,8 @@ static void post_receive(int at) {
     if (!error) s->receives++;
 }
 
-static void post(int at) {
+/* Posts a request. Whether it fetches something: what is posted beside that may come before its answer. */
+static int post(int at) {
     static const enum ibv_wr_opcode opcodes[] = {
         IBV_WR_SEND,           IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
         IBV_WR_RDMA_READ,      IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
@@ -360,7 +361,7 @@ static void post(int at) {
     if (sends && length <= INLINE + 4 && one_in(2)) wr.send_flags |= IBV_SEND_INLINE;
     if (wr.opcode == IBV_WR_BIND_MW) {
         struct region *r = &s->regions[any(REGIONS)];
-        if (!own->mw || !r->mr) return;
+        if (!own->mw || !r->mr) return 0;
         uint32_t offset = any(REGION / 2), size = 1 + any(REGION / 2);
         if (mistake == 2) size = REGION;
         wr.num_sge = 0;
@@ -372,7 +373,7 @@ static void post(int at) {
     }
     if (wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_SEND_WITH_INV) {
         struct window *which = wr.opcode == IBV_WR_LOCAL_INV ? own : window;
-        if (!which->rkey) return; /* rxe is wrong about windows that are not bound */
+        if (!which->rkey) return 0; /* rxe is wrong about windows that are not bound */
         wr.invalidate_rkey = which->rkey;
         if (wr.opcode == IBV_WR_LOCAL_INV) wr.num_sge = 0;
         which->rkey = 0;
@@ -381,12 +382,13 @@ static void post(int at) {
     say("post s%u of %d: opcode %d, flags %x, %u bytes in %d pieces, wrong %d, mistake %d: %s%s", (unsigned)s->next, at,
         wr.opcode, wr.send_flags, length, wr.num_sge, wrong, mistake, name(error), error && bad != &wr ? ", not named" : "");
     s->next++;
-    if (error) return;
+    if (error) return 0;
     s->owed++;
     if (wr.opcode == IBV_WR_BIND_MW) {
         own->rkey = wr.bind_mw.rkey;
         own->base = wr.bind_mw.bind_info.addr;
     }
+    return fetches;
 }
 
 /* ---- other calls --------------------------------------------------------------------------------------- */
@@ -516,7 +518,7 @@ static void sequence(uint64_t seed) {
             int more = 1 + (int)any(3), both = sides[0].state == IBV_QPS_RTS && sides[1].state == IBV_QPS_RTS;
             if (!both && !one_in(6)) more = 0;
             for (; more > 0; more--)
-                if (sides[at].state == IBV_QPS_RTS || sides[at].state == IBV_QPS_ERR) post(at);
+                if ((sides[at].state == IBV_QPS_RTS || sides[at].state == IBV_QPS_ERR) && post(at)) break;
             settle();
             if (one_in(4)) bytes();
         }
