@@ -160,3 +160,42 @@ fn a_connection_that_has_ended_is_given_back_while_its_connector_lives() {
     until("both are gone", || links.iter().flatten().all(|link| link.strong_count() == 0));
     drop((active, passive));
 }
+
+/// A program that connects hundreds of times at once has an answer to each: none is refused but by the
+/// program that listens.
+#[test]
+fn connects_that_are_begun_at_once_are_all_answered() {
+    const CONNECTS: usize = 600;
+    let (passive, active) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let ends: Vec<_> = (0..CONNECTS).map(|_| End::on(&active.adapter)).collect();
+    let told: Vec<_> = ends
+        .iter()
+        .map(|end| {
+            let (sink, told) = signal();
+            end.connector.bind(loopback()).unwrap();
+            end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
+            told
+        })
+        .collect();
+    let turned_away = thread::spawn({
+        let passive = passive.adapter.clone();
+        move || {
+            for _ in 0..CONNECTS {
+                let (sink, requested) = signal();
+                let connector = passive.connector().unwrap();
+                listener.get_request(&connector, sink).unwrap();
+                assert_eq!(requested.wait(), Status::Success);
+                connector.reject(b"seen").unwrap();
+            }
+            listener.turned_away()
+        }
+    });
+    let mut unseen = 0;
+    for (end, told) in ends.iter().zip(told) {
+        assert_eq!(told.wait(), Status::ConnectionRefused);
+        unseen += usize::from(end.connector.private_data().ok().as_deref() != Some(b"seen"));
+    }
+    assert_eq!((unseen, turned_away.join().unwrap()), (0, 0));
+}
