@@ -69,6 +69,32 @@ fn plain(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// An address that is local to a link, with the interface that has it or, of a peer's, with that of `own`.
+/// Lists of addresses leave it out, and the system takes none without.
+fn on_its_link(address: SocketAddr, own: Option<SocketAddr>) -> SocketAddr {
+    let SocketAddr::V6(mut v6) = address else { return address };
+    if !v6.ip().is_unicast_link_local() || v6.scope_id() != 0 {
+        return address;
+    }
+    let scope = match own {
+        Some(own) => match on_its_link(own, None) {
+            SocketAddr::V6(own) => own.scope_id(),
+            SocketAddr::V4(_) => 0,
+        },
+        None => {
+            let all = super::interfaces().unwrap_or_default();
+            let found = all.into_iter().find(|one| one.address == address.ip());
+            let index = |name: &str| {
+                let socket = socket_for(&address).ok()?;
+                net::netdevice::name_to_index(&socket, name).ok()
+            };
+            found.and_then(|one| index(&one.name)).unwrap_or(0)
+        }
+    };
+    v6.set_scope_id(scope);
+    v6.into()
+}
+
 fn local_address(fd: &Fd) -> Result<SocketAddr> {
     let any = net::getsockname(fd)?;
     SocketAddr::try_from(any).map(plain).map_err(|_| IoError::Other(0))
@@ -87,6 +113,7 @@ pub fn route_to(peer: SocketAddr) -> Result<SocketAddr> {
 pub fn check_local(address: std::net::IpAddr) -> Result<()> {
     let address = SocketAddr::new(address, 0);
     let stream = Stream(socket_for(&address)?);
+    let address = on_its_link(address, None);
     stream.option(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
     Ok(net::bind(&stream.0, &address)?)
 }
@@ -176,6 +203,7 @@ impl ReservedPort {
 
 /// Give a socket `address`, which others that share may have too.
 fn bind_shared(fd: Fd, address: SocketAddr) -> Result<Fd> {
+    let address = on_its_link(address, None);
     sockopt::set_socket_reuseaddr(&fd, true)?;
     match net::bind(&fd, &address) {
         Ok(()) => Ok(fd),
@@ -198,6 +226,8 @@ impl Stream {
     ) -> Result<Stream> {
         let stream = Stream(socket_for(&peer)?);
         stream.configure(options)?;
+        let local = local.map(|local| on_its_link(local, None));
+        let peer = on_its_link(peer, local);
         if let Some(local) = local {
             // Without it, 16,384 short-lived connections exhaust the ports for a minute.
             sockopt::set_socket_reuseaddr(&stream.0, true)?;
@@ -222,7 +252,7 @@ impl Stream {
     pub fn to_itself(local: SocketAddr, options: &Options) -> Result<(Stream, SocketAddr)> {
         let stream = Stream(socket_for(&local)?);
         stream.configure(options)?;
-        net::bind(&stream.0, &local)?;
+        net::bind(&stream.0, &on_its_link(local, None))?;
         let address = stream.local()?;
         match net::connect(&stream.0, &address) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok((stream, address)),

@@ -151,6 +151,29 @@ fn sending_memory_that_is_gone_faults() {
     assert_eq!(sent, Err(IoError::Fault));
 }
 
+/// Lists of addresses leave out the interface of one that is local to a link, and the system wants it.
+#[cfg(not(windows))] // whose lists have the interface
+#[test]
+fn an_address_that_is_local_to_a_link_finds_its_interface() {
+    let local = |one: &Interface| match one.address {
+        std::net::IpAddr::V6(v6) => one.up && v6.is_unicast_link_local(),
+        std::net::IpAddr::V4(_) => false,
+    };
+    let Some(one) = interfaces().unwrap().into_iter().find(local) else {
+        return eprintln!("SKIPPED: no interface has an address that is local to a link");
+    };
+    check_local(one.address).unwrap();
+    let listener = Listener::bind(SocketAddr::new(one.address, 0), false).unwrap();
+    let at = SocketAddr::new(one.address, listener.address().unwrap().port());
+    let from = Some(SocketAddr::new(one.address, 0));
+    listener.listen(1).unwrap();
+    let stream = Stream::connect(from, at, &options()).unwrap();
+    poll_any(&[(listener.fd(), false)], &Doorbell::new().unwrap(), None).unwrap();
+    let (_, peer) = listener.accept(&options()).unwrap();
+    assert_eq!(peer, stream.local().unwrap());
+    assert!(matches!(peer, SocketAddr::V6(v6) if v6.scope_id() != 0), "{peer}");
+}
+
 #[test]
 fn a_port_without_a_listener_refuses() {
     // Bound and not listening: no other socket gets the port meanwhile.
