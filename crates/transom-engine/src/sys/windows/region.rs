@@ -6,7 +6,7 @@ use transom_memory::Segment;
 use transom_process::Area;
 use transom_process::ring::Shared;
 
-use super::Fd;
+use super::{Fd, GivingBack};
 use crate::Fault;
 
 /// A mapping of rings and data areas. There is none on this system.
@@ -47,7 +47,7 @@ impl Region {
         match *self {}
     }
 
-    pub(crate) fn give_back(&self, _side: usize) {
+    pub(crate) fn give_back(&self, _side: usize) -> Option<GivingBack> {
         match *self {}
     }
 }
