@@ -1,8 +1,8 @@
 //! Which connections the user wants switched: a list of rules, of which the first that matches decides.
 //!
 //! A rule is `[!][PROGRAM@][ADDRESS[/BITS]][:PORT[-PORT]]`. With `!` it keeps connections on TCP. Address
-//! and port are those of the listening side, on both sides. What no rule matches is switched if every rule
-//! has a `!`, and stays with TCP otherwise.
+//! and port are those of the listening side, on both sides. A connection that no rule matches stays with TCP,
+//! except where every rule has a `!`: then it is switched.
 
 use std::net::{IpAddr, SocketAddr};
 
