@@ -412,8 +412,8 @@ impl Denial {
             purpose if purpose.is_remote() && !window => write!(
                 f,
                 "the region's own token, which does not grant {}. Bind a window with that right \
-                 for this peer, or register the region with it.",
-                self.wanted
+                 for this peer, or register the region with it (verbs: IBV_ACCESS_{}).",
+                self.wanted, self.wanted
             ),
             purpose if purpose.is_remote() => {
                 write!(f, "the window was bound without {}.", self.wanted)

@@ -171,7 +171,7 @@ fn mistake_7_missing_right() {
     let memory = memory();
     let token = region(&memory, Rights::LOCAL_READ);
     let denial = denied(&memory, &access(Purpose::RemoteRead, token, BASE, 1));
-    says(&denial, &["Bind a window", "granted: LOCAL_READ."]);
+    says(&denial, &["Bind a window", "IBV_ACCESS_REMOTE_", "granted: LOCAL_READ."]);
     let denial = denied(&memory, &access(Purpose::ReadSink, token, BASE, 1));
     says(&denial, &["Wanted: LOCAL_WRITE | READ_SINK", "registered without"]);
 }
