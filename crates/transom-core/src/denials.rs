@@ -21,6 +21,14 @@ pub struct DenialRecord {
     pub cause: DenialCause,
 }
 
+impl DenialRecord {
+    /// Whether a call of the program's was refused at once. No connection ends by that.
+    #[must_use]
+    pub fn is_of_call(&self) -> bool {
+        self.request.is_none() && matches!(self.cause, DenialCause::Own(_) | DenialCause::Call(_))
+    }
+}
+
 /// The side that refused, and its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DenialCause {
@@ -48,6 +56,8 @@ pub enum DenialCause {
     Register(RegisterError),
     /// A standing window cannot be bound so.
     Bind(BindError),
+    /// A call of the program's was refused at once, for its arguments; a sentence.
+    Call(String),
     /// Something else; a sentence.
     Other(&'static str),
 }
@@ -93,6 +103,7 @@ impl std::fmt::Display for DenialCause {
                 write!(f, "the region cannot have this memory: {error}")
             }
             DenialCause::Bind(error) => write!(f, "the window cannot be bound: {error}"),
+            DenialCause::Call(text) => f.write_str(text),
             DenialCause::Other(text) => f.write_str(text),
         }
     }

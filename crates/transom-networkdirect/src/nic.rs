@@ -28,6 +28,7 @@ impl Nic {
             dialect,
             largest_region: limits::REGION,
             largest_transfer: u64::from(limits::TRANSFER),
+            explain_calls: raw::Environment::read().explain,
             ..raw::Options::from_env()
         };
         let raw = status(raw::Adapter::open(address, options))?;

@@ -34,6 +34,7 @@ pub(crate) fn open(address: IpAddr) -> Result<raw::Adapter> {
     let options = raw::Options {
         dialect: &dialect::WSD,
         largest_transfer: u64::from(SIZE_LIMIT),
+        explain_calls: raw::Environment::read().explain,
         ..raw::Options::from_env()
     };
     Ok(raw::Adapter::open(address, options)?)

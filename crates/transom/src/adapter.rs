@@ -390,8 +390,9 @@ impl Adapter {
     pub(crate) fn cause(&self, completion: &Completion) -> Option<DenialCause> {
         let own = (completion.denial != 0).then(|| self.raw().denial(completion.denial)).flatten();
         let last = || {
-            let mut all =
-                self.raw().denials(|record| record.queue_pair == Some(completion.queue_pair));
+            let mut all = self.raw().denials(|record| {
+                record.queue_pair == Some(completion.queue_pair) && !record.is_of_call()
+            });
             all.pop().map(|(_, record)| record)
         };
         own.or_else(last).map(|record| record.cause)

@@ -264,6 +264,7 @@ pub(crate) fn ended(endpoint: &Endpoint, completion: &Completion) -> Ended {
             cause @ (DenialCause::QueuePair(_)
             | DenialCause::Register(_)
             | DenialCause::Bind(_)
+            | DenialCause::Call(_)
             | DenialCause::Other(_)),
         ) => ended.why = cause.to_string(),
         None if matches!(completion.status, Status::Canceled | Status::IoTimeout) => {

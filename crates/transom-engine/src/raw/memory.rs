@@ -12,9 +12,9 @@ use transom_memory::{
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, Result};
-use crate::driver::observe_close;
+use crate::driver::{Shared, observe_close};
 use crate::sys;
-use crate::{Data, Flags, Operation, Request, Status};
+use crate::{Data, DenialCause, Flags, Operation, Request, Status};
 
 /// A protection domain: memory that was registered in one is of no use in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,11 +100,14 @@ impl From<WindowError> for Error {
 }
 
 /// Whether the pages are there, and can be written if the rights write.
-fn check_segments(segments: &[Segment], rights: Rights) -> Result<()> {
+fn check_segments(shared: &Shared, segments: &[Segment], rights: Rights) -> Result<()> {
     let write = rights.intersects(Rights::LOCAL_WRITE | Rights::REMOTE_WRITE | Rights::READ_SINK);
     let ranges = segments.iter().map(|segment| (segment.host, segment.length));
-    sys::check_ranges(ranges, write)
-        .map_err(|e| Error::caller(Status::LocalAccess, format!("register: {e}")))
+    sys::check_ranges(ranges, write).map_err(|e| {
+        let detail = format!("register: {e}");
+        shared.refuse_call(None, DenialCause::Call(detail.clone()));
+        Error::caller(Status::LocalAccess, detail)
+    })
 }
 
 impl Adapter {
@@ -191,8 +194,7 @@ impl Adapter {
         segments: &[Segment],
         rights: Rights,
     ) -> Result<Token> {
-        self.0.present()?;
-        check_segments(segments, rights)?;
+        check_segments(self.0.present()?, segments, rights)?;
         // SAFETY: this function's contract.
         unsafe { self.register_in(Scope::Domain(domain.0), base, segments, rights) }
     }
@@ -221,6 +223,7 @@ impl Adapter {
         let registration = Registration { scope, rights, base, segments };
         let token = shared.memory.register(&registration).map_err(|e| {
             let detail = format!("register: {e}");
+            shared.refuse_call(None, DenialCause::Call(detail.clone()));
             match e {
                 RegisterError::Exhausted => Error::system(Status::InsufficientResources, detail),
                 RegisterError::Wraps => Error::caller(Status::InvalidParameter(1), detail),
@@ -249,7 +252,7 @@ impl Adapter {
         rights: Rights,
     ) -> Result<()> {
         let shared = self.0.here()?;
-        check_segments(segments, rights)?;
+        check_segments(shared, segments, rights)?;
         let now = sys::recently().0;
         shared.memory.set_rights(region, rights, now).map_err(deregister_error)
     }
@@ -404,7 +407,16 @@ impl QueuePair {
             rights: window.rights,
         };
         let token = shared.memory.reserve(&spec, sys::recently().0);
-        let token = token.map_err(WindowError::Refused)?;
+        let token = token.map_err(|reason| {
+            let cause = match &reason {
+                BindError::Region(denial)
+                | BindError::Right(denial)
+                | BindError::Bounds(denial) => DenialCause::Own(denial.clone()),
+                _ => DenialCause::Call(format!("bind: {reason}")),
+            };
+            shared.refuse_call(Some(config.number), cause);
+            WindowError::Refused(reason)
+        })?;
         shared.made(token, || Some((config.number, self.0.qp.link()?.peer)));
         Ok(Reservation { owner, token, posted: false })
     }

@@ -13,7 +13,7 @@ use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue,
 use crate::dialect::PeerGone;
 use crate::driver::{Notifications, Qp, Targets};
 use crate::{
-    Data, Datagram, Departure, Destination, Flags, Limits, Operation, QueuePairConfig,
+    Data, Datagram, DenialCause, Departure, Destination, Flags, Limits, Operation, QueuePairConfig,
     QueuePairKind, QueuePairState, Request, Settle, Sge, Status,
 };
 
@@ -420,14 +420,21 @@ impl QueuePair {
         purpose: Purpose,
         entry: &Sge,
     ) -> Result<()> {
-        let memory = &self.0.owner.here()?.memory;
+        let shared = self.0.owner.here()?;
+        let memory = &shared.memory;
         let config = &self.0.qp.config;
         let actor = Actor { domain: config.domain, queue_pair: config.number, connection };
         let (token, address) = (Token(entry.token), entry.address);
         let access = Access { actor, purpose, token, address, length: u64::from(entry.length) };
         let lane = self.0.lane.get_or_init(|| Mutex::new(memory.lane()));
         let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.probe(&mut lane, &access, crate::sys::now().0).map_err(|denial| refused(&denial))
+        let probed = memory.probe(&mut lane, &access, crate::sys::now().0);
+        drop(lane);
+        probed.map_err(|denial| {
+            let error = refused(&denial);
+            shared.refuse_call(Some(config.number), DenialCause::Own(denial));
+            error
+        })
     }
 
     /// Cancel everything that is outstanding, in one batch, before this returns (ND2 4.9). A

@@ -70,6 +70,7 @@ impl Adapter {
             dialect: if marked { &dialect::NDK_MARKED_SINKS } else { &dialect::NDK },
             largest_region: limits::REGION,
             largest_transfer: u64::from(limits::TRANSFER),
+            explain_calls: raw::Environment::read().explain,
             ..raw::Options::from_env()
         };
         let raw = raw::Adapter::open(address.ip(), engine)?;

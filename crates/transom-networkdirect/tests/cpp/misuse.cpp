@@ -37,7 +37,14 @@ static void with_objects(Side &s, IUnknown *wrong_cq, IUnknown *wrong_qp, IUnkno
     HR(s.qp->Bind(nullptr, mr, wrong_mw, buffer, 8, ND_OP_FLAG_ALLOW_READ), ND_INVALID_PARAMETER_3);
     HR(s.qp->Invalidate(nullptr, wrong_mw, 0), ND_INVALID_PARAMETER_2);
     HR(s.qp->Bind(nullptr, mr, mw, buffer, 8, ND_OP_FLAG_ALLOW_READ), ND_CONNECTION_INVALID);
+    ITransomExplain *why = nullptr;
+    HR(s.qp->QueryInterface(IID_ITransomExplain, (void **)&why), S_OK);
+    char text[1024] = "";
+    ULONG size = sizeof text;
     HR(s.qp->Bind(nullptr, mr, mw, buffer, 9, ND_OP_FLAG_ALLOW_READ), ND_ACCESS_VIOLATION);
+    HR(why->GetLastRefusal(text, &size), S_OK);
+    CHECK(strstr(text, "1 byte past the end"));
+    why->Release();
     HR(s.qp->Bind(nullptr, mr, mw, buffer, 8, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT), ND_INVALID_PARAMETER_6);
     HR(s.qp->Send(nullptr, nullptr, 0, ND_OP_FLAG_ALLOW_READ), ND_INVALID_PARAMETER_4);
     HR(s.qp->Write(nullptr, nullptr, 0, 0, 0, ND_OP_FLAG_ALLOW_READ), ND_INVALID_PARAMETER_6);

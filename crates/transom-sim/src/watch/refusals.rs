@@ -31,7 +31,10 @@ impl Watch {
                 stream.spoilt = true;
             }
             DenialCause::QueuePair(purpose) => watch.queue_pair_denied(end, stream, *purpose),
-            cause @ (DenialCause::Register(_) | DenialCause::Bind(_) | DenialCause::Other(_)) => {
+            cause @ (DenialCause::Register(_)
+            | DenialCause::Bind(_)
+            | DenialCause::Call(_)
+            | DenialCause::Other(_)) => {
                 watch.other(end, stream, record.request, &cause.to_string());
             }
         });

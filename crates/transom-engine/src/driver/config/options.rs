@@ -52,6 +52,9 @@ pub struct Options {
     pub lease: Duration,
     /// See [`Explain`].
     pub explain: Explain,
+    /// Print each call on standard error that is refused at once for its memory: for fronts whose calls
+    /// return a bare number.
+    pub explain_calls: bool,
     /// How many peers may be half-way through start-up.
     pub half_open: HalfOpen,
     /// How peers are slowed down that name tokens which are not theirs; `None`: not at all.
@@ -136,6 +139,7 @@ impl Default for Options {
             largest_frame: transom_iwarp::DEFAULT_FRAME,
             lease: Duration::from_millis(1),
             explain: Explain::default(),
+            explain_calls: false,
             half_open: HalfOpen::default(),
             guesses: Some(GuessLimit::USUAL),
             silence: Duration::from_secs(10),

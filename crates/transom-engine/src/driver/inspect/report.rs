@@ -287,7 +287,7 @@ fn refusal(adapter: u64, id: u64, record: &DenialRecord, now: Time) -> Refusal {
         DenialCause::QueuePair(_) => ("peer", None),
         DenialCause::ByPeer(_) => ("by_peer", None),
         DenialCause::Violation(_) => ("protocol", None),
-        DenialCause::Register(_) | DenialCause::Bind(_) => ("program", None),
+        DenialCause::Register(_) | DenialCause::Bind(_) | DenialCause::Call(_) => ("program", None),
         DenialCause::Vanished { .. } | DenialCause::Other(_) => {
             (if record.request.is_some() { "program" } else { "peer" }, None)
         }

@@ -22,7 +22,7 @@ use crate::driver::limits::admission::UnansweredConnects;
 use crate::driver::limits::guess_limiter::TokenGuessLimiter;
 use crate::driver::limits::query_budget::KernelQueryBudget;
 use crate::sys::{self, AddressWatch, Alarm, Epoll, Fd, ReleaseKeeper};
-use crate::{DenialLog, DenialRecord, Denials, Status};
+use crate::{DenialCause, DenialLog, DenialRecord, Denials, Status};
 
 /// Records of refusals that an adapter keeps.
 const DENIALS: usize = 1024;
@@ -99,7 +99,27 @@ impl Denials for Shared {
     }
 }
 
+/// Refused calls that a process prints at most.
+const MOST_PRINTED: u32 = 20;
+
 impl Shared {
+    /// Keep the record of a call that is refused at once, and print it if that is wanted.
+    #[cold]
+    pub(crate) fn refuse_call(&self, queue_pair: Option<QueuePairId>, cause: DenialCause) {
+        static PRINTED: AtomicU32 = AtomicU32::new(0);
+        if self.options.explain_calls {
+            match PRINTED.fetch_add(1, Ordering::Relaxed) {
+                0..MOST_PRINTED => eprintln!("transom: {cause}"),
+                MOST_PRINTED => {
+                    eprintln!("transom: further refused calls are counted (transom show)")
+                }
+                _ => {}
+            }
+        }
+        let (time, peer, request) = (sys::now(), None, None);
+        self.denials().record(DenialRecord { time, peer, queue_pair, request, cause });
+    }
+
     /// Everything, and a background thread that runs until [`Shared::stop`].
     /// `watch`: tells when the address goes.
     pub(crate) fn start(

@@ -48,6 +48,44 @@ fn a_window_on_a_region_of_another_adapter_is_refused() {
     assert_eq!(windows(&passive, buffer.token), 0);
 }
 
+/// A call that is refused at once for its memory has a record, as a request has one that is refused later.
+#[test]
+fn calls_that_are_refused_at_once_are_recorded() {
+    let (_active, passive) = pair();
+    let buffer = passive.buffer(64);
+    let number = Some(passive.qp.config().number);
+    let latest = || {
+        let mut all = passive.adapter.denials(|record| record.request.is_none());
+        let count = all.len();
+        (count, all.pop().map(|(_, record)| (record.queue_pair, record.cause.to_string())))
+    };
+    let says = |count: usize, pair, words: &str| {
+        let (found, last) = latest();
+        let (queue_pair, text) = last.unwrap();
+        assert_eq!((found, queue_pair), (count, pair), "{text}");
+        assert!(text.contains(words), "{text}");
+        assert_eq!(passive.adapter.counters().denials, count as u64);
+    };
+    assert_eq!(latest().0, 0);
+    let mut outside = window_on(&buffer);
+    outside.length = 65;
+    assert!(passive.qp.reserve_window(&outside).is_err());
+    says(1, number, "1 byte past the end");
+    let mut empty = window_on(&buffer);
+    empty.length = 0;
+    assert!(passive.qp.reserve_window(&empty).is_err());
+    says(2, number, "bind: ");
+    let entry = Sge { token: buffer.token.0 ^ 1, address: window_on(&buffer).base, length: 8 };
+    assert!(passive.qp.probe(None, Purpose::LocalSource, &entry).is_err());
+    says(3, number, "transom explain live_token");
+    let nowhere = [Segment { host: 16, length: 8 }];
+    let domain = passive.adapter.domain().unwrap();
+    // SAFETY: refused, because nothing is mapped there.
+    let refused = unsafe { passive.adapter.register(domain, 16, &nowhere, Rights::LOCAL_READ) };
+    assert_eq!(refused.unwrap_err().status, Status::LocalAccess);
+    says(4, None, "register: no memory is mapped at 0x10");
+}
+
 /// A Bind that cannot be posted leaves no reservation behind.
 #[test]
 fn a_bind_that_is_not_posted_reserves_nothing() {
