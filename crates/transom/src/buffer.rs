@@ -123,6 +123,49 @@ unsafe impl Buffer for Box<[u8]> {
     }
 }
 
+/// A `BytesMut` taken apart: its own pointer makes no claim on the bytes while nobody asks it for them.
+#[cfg(feature = "bytes")]
+pub struct BytesMutParts {
+    start: *mut u8,
+    len: usize,
+    bytes: bytes::BytesMut,
+}
+
+#[cfg(feature = "bytes")]
+impl std::fmt::Debug for BytesMutParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BytesMutParts").field("start", &self.start).field("len", &self.len).finish()
+    }
+}
+
+#[cfg(feature = "bytes")]
+// SAFETY: the parts own their memory as the `BytesMut` did, and that is `Send`.
+unsafe impl Send for BytesMutParts {}
+#[cfg(feature = "bytes")]
+// SAFETY: shared parts only tell where the memory is.
+unsafe impl Sync for BytesMutParts {}
+
+#[cfg(feature = "bytes")]
+// SAFETY: the bytes lie on the heap where they stay, `len` of them are initialised, and other parts that
+// were split off the same allocation have other bytes. Nothing looks at them through `bytes` meanwhile.
+unsafe impl Buffer for bytes::BytesMut {
+    type Parts = BytesMutParts;
+    const WRITABLE: bool = true;
+
+    fn take_apart(mut self) -> BytesMutParts {
+        let (start, len) = (self.as_mut_ptr(), self.len());
+        BytesMutParts { start, len, bytes: self }
+    }
+
+    fn memory(parts: &BytesMutParts) -> (*mut u8, usize) {
+        (parts.start, parts.len)
+    }
+
+    unsafe fn put_together(parts: BytesMutParts) -> bytes::BytesMut {
+        parts.bytes
+    }
+}
+
 /// Parts that put the buffer together again, and drop it, when they are dropped: nothing of a
 /// buffer is ever lost, whatever path leads out.
 pub(crate) struct Owned<B: Buffer>(Option<B::Parts>);
@@ -186,6 +229,20 @@ mod tests {
         let vec = unsafe { owned.take() }.unwrap();
         assert_eq!(vec, b"Over the transom");
         assert_eq!((vec.as_ptr(), vec.capacity()), (start, capacity), "no copy was made");
+    }
+
+    #[cfg(feature = "bytes")]
+    #[test]
+    fn bytes_that_were_split_come_back_with_what_was_written_meanwhile() {
+        let mut all = bytes::BytesMut::from(&b"over the transom"[..]);
+        let rest = all.split_off(4);
+        let (owned, address, len) = Owned::new(all);
+        assert_eq!(len, 4);
+        through_the_address(address, 0, b'O');
+        // SAFETY: no other code knows the address.
+        let mut all = unsafe { owned.take() }.unwrap();
+        all.unsplit(rest);
+        assert_eq!(&all[..], b"Over the transom");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How connections come about.
 
+#[cfg(feature = "stream")]
+use std::future::Future;
 use std::future::IntoFuture;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -43,7 +45,9 @@ impl Listener {
         self.raw.turned_away()
     }
 
-    /// The next peer that asks to connect. A peer that comes before this call is not lost.
+    /// The next peer that asks to connect. A peer that comes before this call is not lost, and neither
+    /// is one that comes for a future that was dropped: the next call has it. So this may stand in a
+    /// `select!`.
     ///
     /// # Errors
     /// [`ErrorKind::NotConnected`] if the listener is closed first, [`ErrorKind::AddressGone`],
@@ -87,6 +91,19 @@ impl Listener {
     }
 }
 
+/// Peers that ask to connect, one after the other; the stream has no end.
+#[cfg(feature = "stream")]
+impl futures_core::Stream for Listener {
+    type Item = Result<Incoming>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Incoming>>> {
+        std::pin::Pin::new(&mut self.next()).poll(context).map(Some)
+    }
+}
+
 /// Options of both sides of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
@@ -103,6 +120,9 @@ impl Default for Terms {
 }
 
 /// A connection to be made: await it, or [`wait`](Connect::wait) for it.
+///
+/// A future that is dropped gives the connection up: a peer that has accepted meanwhile is disconnected.
+/// In a `select!` keep the future, by reference, across turns, or its connection starts anew.
 #[derive(Debug)]
 #[must_use = "nothing happens before it is awaited or waited for"]
 pub struct Connect {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use transom_engine::{
     Completion, CompletionKind, Data, Flags, Later, NotifyKind, Operation, Request, Settle, Sge,
@@ -217,6 +218,7 @@ impl Endpoint {
         local: Local<'_>,
         asked: RequestSummary,
     ) -> Result<Key> {
+        self.still(asked)?;
         let (sges, bytes, keep) = match local {
             Local::Bytes(bytes) => ([Sge::default()], Some(bytes), None),
             Local::Slice(slice) => {
@@ -253,6 +255,7 @@ impl Endpoint {
         runs: &mut [Run],
         asked: RequestSummary,
     ) -> Result<Key> {
+        self.still(asked)?;
         let full = self.keep_all(runs).is_err() && {
             self.hand_out(); // some may have failed
             self.keep_all(runs).is_err()
@@ -416,6 +419,14 @@ impl Endpoint {
         self.requests.fail(Key::from_context(completion.request_context), *completion)
     }
 
+    /// That nothing is known of an end of the connection: behind it nothing is posted.
+    fn still(&self, asked: RequestSummary) -> Result<()> {
+        match self.ended.get() {
+            None => Ok(()),
+            Some(why) => Err(why.because(asked.to_string())),
+        }
+    }
+
     /// Keep the first reason for which the connection ended.
     fn note_end(&self, completion: &Completion) {
         if self.ended.get().is_none() {
@@ -496,26 +507,33 @@ impl Endpoint {
         }
     }
 
-    /// Block until `ready` has something. Makes progress itself.
+    /// Block until `ready` has something, or the time is over: `None`. Makes progress itself.
     pub(crate) fn block<T>(
         &self,
         asked: &dyn std::fmt::Display,
+        timeout: Option<Duration>,
         mut ready: impl FnMut() -> Option<T>,
-    ) -> Result<T> {
+    ) -> Result<Option<T>> {
+        // Beyond what a clock can tell is for ever.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             // A result that is there already costs no look at the link.
             if let Some(it) = ready() {
-                return Ok(it);
+                return Ok(Some(it));
             }
             let seen = (self.turns.count(), self.requests.count());
             self.drain();
             if let Some(it) = ready() {
-                return Ok(it);
+                return Ok(Some(it));
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
             }
             // Another thread may deliver what this one waits for.
             let delivered = || (self.turns.count(), self.requests.count()) != seen;
             self.queue
-                .wait_until(None, &delivered)
+                .wait_until(left, &delivered)
                 .map_err(|error| explain::call(&asked.to_string(), &error))?;
         }
     }
@@ -549,6 +567,7 @@ impl Endpoint {
     /// Open a window for the peer. Returns the window's token.
     pub(crate) fn bind(&self, slice: &Slice, rights: Rights) -> Result<u32> {
         let asked = RequestSummary::Bind(slice.len, rights);
+        self.still(asked)?;
         self.adapter.owns(&slice.region, &asked)?;
         let window = raw::Window {
             region: slice.region.token,

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io;
 
 use transom_memory::Denial;
 use transom_wire::Blame;
@@ -60,6 +61,7 @@ struct Inner {
     accepted: Option<String>,
     denial: Option<Denial>,
     explanation: Option<String>,
+    source: Option<io::Error>,
     given_back: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -78,6 +80,7 @@ impl Error {
             accepted: None,
             denial: None,
             explanation: None,
+            source: None,
             given_back: None,
         }))
     }
@@ -96,6 +99,13 @@ impl Error {
 
     pub(crate) fn system(asked: impl Into<String>, why: impl fmt::Display) -> Error {
         Error::new(ErrorKind::System, Blame::System, asked, why.to_string())
+    }
+
+    /// An error of the operating system, which stays the source.
+    pub(crate) fn io(asked: impl Into<String>, error: io::Error) -> Error {
+        let mut found = Error::system(asked, &error);
+        found.0.source = Some(error);
+        found
     }
 
     pub(crate) fn accepted(mut self, what: impl Into<String>) -> Error {
@@ -208,7 +218,37 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The error of the operating system behind it, if there is one:
+    /// [`NotFound`](io::ErrorKind::NotFound) or [`PermissionDenied`](io::ErrorKind::PermissionDenied) of a
+    /// file.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|error| error as _)
+    }
+}
+
+/// Of the kind of the operating system's error where there is one, otherwise of the nearest kind; the error
+/// itself is inside.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match (&error.0.source, error.kind()) {
+            (Some(source), _) => source.kind(),
+            (None, ErrorKind::Refused) => io::ErrorKind::PermissionDenied,
+            (None, ErrorKind::Busy) => io::ErrorKind::ResourceBusy,
+            (None, ErrorKind::Invalid) => io::ErrorKind::InvalidInput,
+            (None, ErrorKind::Canceled) => io::ErrorKind::ConnectionAborted,
+            (None, ErrorKind::NotConnected) => io::ErrorKind::NotConnected,
+            (None, ErrorKind::Unreachable) => io::ErrorKind::HostUnreachable,
+            (None, ErrorKind::Rejected) => io::ErrorKind::ConnectionRefused,
+            (None, ErrorKind::AddressInUse) => io::ErrorKind::AddrInUse,
+            (None, ErrorKind::AddressGone) => io::ErrorKind::AddrNotAvailable,
+            (None, ErrorKind::TimedOut) => io::ErrorKind::TimedOut,
+            (None, ErrorKind::Protocol) => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -230,6 +270,19 @@ mod tests {
         let error = error.recover::<String>().unwrap_err();
         // A wrong guess must not lose the thing.
         assert_eq!(error.recover::<Vec<u8>>().unwrap(), vec![1]);
+    }
+
+    #[test]
+    fn an_error_of_io_has_the_kind_of_its_source_and_the_error_inside() {
+        let missing = Error::io("opening a file", io::ErrorKind::NotFound.into());
+        assert!(std::error::Error::source(&missing).is_some());
+        let text = missing.to_string();
+        let io = io::Error::from(missing);
+        assert_eq!((io.kind(), io.to_string()), (io::ErrorKind::NotFound, text));
+        let refused = io::Error::from(Error::peer(ErrorKind::Rejected, "a", "b"));
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let inside = refused.into_inner().unwrap().downcast::<Error>().unwrap();
+        assert_eq!(inside.kind(), ErrorKind::Rejected);
     }
 
     #[test]

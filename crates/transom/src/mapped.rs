@@ -40,9 +40,9 @@ impl MappedFile {
         let path = path.as_ref();
         let asked = || format!("mapping {}", path.display());
         let file = File::open(path).map_err(|error| {
-            Error::system(asked(), error).accepted("a file that this user may read")
+            Error::io(asked(), error).accepted("a file that this user may read")
         })?;
-        let data = file.metadata().map_err(|error| Error::system(asked(), error))?;
+        let data = file.metadata().map_err(|error| Error::io(asked(), error))?;
         if !data.is_file() {
             return Err(Error::caller(ErrorKind::Invalid, asked(), "it is not a regular file")
                 .accepted("a regular file"));
@@ -52,7 +52,7 @@ impl MappedFile {
             return Err(Error::caller(ErrorKind::Invalid, asked(), "the file is empty")
                 .accepted("a file of at least one byte"));
         }
-        let start = map(&file, len).map_err(|error| Error::system(asked(), error))?;
+        let start = map(&file, len).map_err(|error| Error::io(asked(), error))?;
         Ok(MappedFile { map: Map { start, len, path: path.to_owned() } })
     }
 

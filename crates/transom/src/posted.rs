@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use transom_engine::Status;
 
@@ -88,15 +89,30 @@ impl<T> Posted<T> {
     /// receives, [`ErrorKind::MemoryGone`], [`ErrorKind::Protocol`], [`ErrorKind::System`]. Each
     /// ends the connection.
     pub fn wait(mut self) -> Result<T> {
+        // Without a limit there is an answer.
+        self.block(None).unwrap_or_else(|| Err(twice()))
+    }
+
+    /// The same for at most so long: `None` if the result is not there by then. It may be asked for
+    /// again, and the request goes on.
+    ///
+    /// # Errors
+    /// As [`wait`](Posted::wait).
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<T>> {
+        self.block(Some(timeout))
+    }
+
+    fn block(&mut self, timeout: Option<Duration>) -> Option<Result<T>> {
         let (endpoint, summary) = match &mut self.state {
-            State::Ready(result) => return result.take().unwrap_or_else(|| Err(twice())),
-            State::Fetched => return Err(twice()),
+            State::Ready(result) => return Some(result.take().unwrap_or_else(|| Err(twice()))),
+            State::Fetched => return Some(Err(twice())),
             State::Cell { endpoint, summary, .. } => (Arc::clone(endpoint), *summary),
         };
-        endpoint.block(&summary, || match self.fetch(None) {
+        let fetched = endpoint.block(&summary, timeout, || match self.fetch(None) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
-        })?
+        });
+        fetched.unwrap_or_else(|error| Some(Err(error)))
     }
 
     /// Whether the result is there. Makes no progress: see
@@ -199,6 +215,18 @@ impl<T> Pending<T> {
             }
             inner = self.cell.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// The same for at most so long: `None` if it has not happened by then. It may be asked for again.
+    ///
+    /// # Errors
+    /// As [`wait`](Pending::wait).
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<T>> {
+        let inner = self.cell.lock();
+        let nothing = |inner: &mut CellInner<T>| inner.result.is_none() && !inner.spent;
+        let waited = self.cell.changed.wait_timeout_while(inner, timeout, nothing);
+        let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        inner.take()
     }
 }
 

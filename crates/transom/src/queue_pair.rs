@@ -6,6 +6,7 @@ use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use transom_engine::Operation;
 use transom_wire::{Atomic, Verdicts};
@@ -16,12 +17,19 @@ use crate::{
     Batch, Buffer, Error, ErrorKind, Grant, Message, Posted, Region, Result, Rights, Slice, Window,
 };
 
-/// An end of a connection. Dropping it disconnects; neither ever blocks on the peer.
-#[derive(Debug)]
+/// An end of a connection. A clone is the same end, for another thread or task. Dropping the last one
+/// disconnects; neither ever blocks on the peer.
+#[derive(Clone, Debug)]
 pub struct QueuePair {
     endpoint: Arc<Endpoint>,
-    info: ConnectionInfo,
+    info: Arc<ConnectionInfo>,
+    /// Shared by the clones.
+    _held: Arc<Held>,
 }
+
+/// Disconnects when it is dropped.
+#[derive(Debug)]
+struct Held(Arc<Endpoint>);
 
 /// The agreement of two sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +61,8 @@ pub struct ConnectionInfo {
 
 impl QueuePair {
     pub(crate) fn new(endpoint: Arc<Endpoint>, info: ConnectionInfo) -> QueuePair {
-        QueuePair { endpoint, info }
+        let held = Arc::new(Held(endpoint.clone()));
+        QueuePair { endpoint, info: Arc::new(info), _held: held }
     }
 
     /// The agreement of both sides.
@@ -71,9 +80,9 @@ impl QueuePair {
     /// # Errors
     /// [`ErrorKind::TooMuch`] for more than [`SEND_LIMIT`](QueuePair::SEND_LIMIT) bytes, or if as
     /// many requests are under way as the queue pair holds; [`ErrorKind::NotConnected`] and
-    /// [`ErrorKind::Canceled`] once the connection has ended, or the kind with which it ended;
-    /// [`ErrorKind::Forked`]. Nothing is posted then. [`Posted::wait`] has the errors of the
-    /// result.
+    /// [`ErrorKind::Canceled`] once this side knows that the connection has ended, or the kind with
+    /// which it ended; [`ErrorKind::Forked`]. Nothing is posted then. [`Posted::wait`] has the errors
+    /// of the result, that of an end which is noticed later among them.
     pub fn send(&self, bytes: impl AsRef<[u8]>) -> Result<Posted<()>> {
         let bytes = bytes.as_ref();
         let asked = RequestSummary::Send(bytes.len() as u64);
@@ -253,10 +262,10 @@ impl QueuePair {
     }
 }
 
-impl Drop for QueuePair {
+impl Drop for Held {
     fn drop(&mut self) {
         // A connection that has ended already is as disconnected as it can be.
-        let _ = self.endpoint.disconnect();
+        let _ = self.0.disconnect();
     }
 }
 
@@ -278,10 +287,27 @@ impl Recv<'_> {
     /// arrived before come first.
     pub fn wait(self) -> Result<Message> {
         let endpoint = &self.queue.endpoint;
-        endpoint.block(&"receiving a message", || match endpoint.take_message(None) {
+        endpoint.block(&"receiving a message", None, || self.taken())?.unwrap_or_else(|| {
+            // Without a limit there is an answer.
+            Err(endpoint.why_ended("receiving a message"))
+        })
+    }
+
+    /// The same for at most so long: `None` if there is none by then.
+    ///
+    /// # Errors
+    /// As [`wait`](Recv::wait).
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Option<Message>> {
+        let endpoint = &self.queue.endpoint;
+        let message = endpoint.block(&"receiving a message", Some(timeout), || self.taken())?;
+        message.transpose()
+    }
+
+    fn taken(&self) -> Option<Result<Message>> {
+        match self.queue.endpoint.take_message(None) {
             Poll::Ready(message) => Some(message),
             Poll::Pending => None,
-        })?
+        }
     }
 }
 

@@ -827,3 +827,93 @@ fn the_owner_decides_which_peers_learn_why() {
         assert!(ended.denial().is_some(), "the owner always knows: {ended}");
     }
 }
+
+/// Once this side knows that its connection has ended, a call posts nothing and says why, whoever ended it.
+#[test]
+fn behind_an_end_that_is_known_nothing_is_posted() {
+    for ours in [true, false] {
+        let pair = Pair::new();
+        let region = pair.owner_adapter.register(vec![0_u8; 64]).unwrap();
+        let memory = pair.peer_adapter.register(vec![0_u8; 64]).unwrap();
+        let (_window, grant) = pair.lend(&region, Rights::READ | Rights::WRITE);
+        if ours {
+            pair.peer.disconnect().unwrap()
+        } else {
+            pair.owner.disconnect().unwrap()
+        }
+        pair.peer.recv().wait().unwrap_err();
+        let ended = pair.peer.ended().unwrap().kind();
+        assert!([ErrorKind::Canceled, ErrorKind::NotConnected].contains(&ended), "{ended:?}");
+        let mut batch = pair.peer.batch();
+        batch.write(grant, &memory.slice(..)).unwrap();
+        let refused = [
+            pair.peer.send(b"behind").err(),
+            pair.peer.send_from(memory.slice(..)).err(),
+            pair.peer.read(grant, memory.slice(..)).err(),
+            pair.peer.write(grant, memory.slice(..)).err(),
+            pair.peer.fetch_add(grant.range(..8), 1, memory.slice(..)).err(),
+            pair.peer.bind(&memory, .., Rights::READ).err(),
+            batch.post().err(),
+        ];
+        for (at, error) in refused.into_iter().enumerate() {
+            let error = error.unwrap_or_else(|| panic!("call {at} was posted, ours: {ours}"));
+            assert_eq!(error.kind(), ended, "{error}");
+        }
+        drop(memory.deregister().wait().expect("no request holds it"));
+    }
+}
+
+/// A call that is refused at once is no reason why its connection ends later.
+#[test]
+fn a_refused_bind_ends_no_connection_and_explains_no_end() {
+    let pair = Pair::new();
+    let region = pair.owner_adapter.register(vec![0_u8; 64].into_boxed_slice()).unwrap();
+    let before = pair.owner_adapter.counters().refused;
+    let refused = pair.owner.bind(&region, ..0, Rights::READ).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert_eq!(pair.owner_adapter.counters().refused, before + 1, "it is counted");
+    pair.peer.send(b"goes on").unwrap().wait().unwrap();
+    assert_eq!(&pair.owner.recv().wait().unwrap()[..], b"goes on");
+    pair.peer.disconnect().unwrap();
+    let ended = pair.owner.recv().wait().unwrap_err();
+    assert!(!ended.to_string().contains("bind"), "{ended}");
+    assert!(ended.denial().is_none(), "{ended}");
+}
+
+/// A wait with a limit gives up nothing: the message and the result come to the next wait.
+#[test]
+fn a_wait_that_ends_early_loses_nothing() {
+    let moment = Duration::from_millis(1);
+    let pair = Pair::new();
+    assert!(pair.peer.recv().wait_timeout(moment).unwrap().is_none());
+    pair.owner.send(b"late").unwrap().wait().unwrap();
+    assert_eq!(&pair.peer.recv().wait_timeout(Duration::MAX).unwrap().unwrap()[..], b"late");
+    let mut listener = pair.owner_adapter.listen(here()).unwrap();
+    assert!(listener.next().wait_timeout(moment).is_none());
+    let connecting = std::thread::spawn({
+        let (adapter, to) = (pair.peer_adapter.clone(), listener.address());
+        move || adapter.connect(to).wait()
+    });
+    let incoming = listener.next().wait_timeout(Duration::MAX).unwrap().unwrap();
+    let accepted = incoming.accept().wait().unwrap();
+    let connected = connecting.join().unwrap().unwrap();
+    let mut posted = connected.send(b"now").unwrap();
+    let sent = std::iter::repeat_with(|| posted.wait_timeout(moment)).flatten().next();
+    sent.unwrap().unwrap();
+    assert_eq!(&accepted.recv().wait().unwrap()[..], b"now");
+    assert_eq!(posted.wait_timeout(moment).unwrap().unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Clones are one end: the last one that is dropped disconnects.
+#[test]
+fn the_last_clone_of_a_queue_pair_disconnects() {
+    let Pair { owner, peer, .. } = Pair::new();
+    let clone = peer.clone();
+    let sends = std::thread::spawn(move || clone.send(b"from a clone").unwrap().wait().unwrap());
+    assert_eq!(&owner.recv().wait().unwrap()[..], b"from a clone");
+    sends.join().unwrap();
+    peer.send(b"the first is there").unwrap().wait().unwrap();
+    assert_eq!(&owner.recv().wait().unwrap()[..], b"the first is there");
+    drop(peer);
+    owner.recv().wait().unwrap_err();
+}
