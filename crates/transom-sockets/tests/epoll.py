@@ -229,6 +229,15 @@ def room_by_edge_once_it_was_reported():
     return out
 
 @scenario
+def a_listener_that_was_added_before_it_listened():
+    l = socket.socket(); l.bind(("127.0.0.1", 0)); e = made(); out = [control(e, ADD, l.fileno(), IN, 9)]; l.listen(); wait(e, ms=0)
+    for turn in range(3):
+        c = socket.create_connection(l.getsockname()); out.append(wait(e)); s, _ = l.accept(); warm(c, s); out.append(wait(e, ms=0))
+        out.append(control(e, (MOD, DEL, DEL)[turn], l.fileno(), IN, 9) if turn < 2 else None)
+        if turn == 1: out.append(control(e, ADD, l.fileno(), IN, 9))
+    return out
+
+@scenario
 def everything_comes_behind_the_close_of_one_that_waited_for_room():
     out = []
     for turn in range(4):

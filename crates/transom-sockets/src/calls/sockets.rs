@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use transom_switch::layout::Side;
 
 use super::{answer_int, calls};
+use crate::epoll;
 use crate::offer;
 use crate::said::{self, Why};
 use crate::stream;
@@ -39,8 +40,15 @@ calls! {
 
     fn listen(fd: c_int, backlog: c_int) -> c_int, -1; |next| {
         let done = next(fd, backlog);
-        if done == 0 && table::may_change() && matches!(table::entry(fd), Entry::Fresh | Entry::Unknown) {
-            offer::listens(fd);
+        if done == 0 && table::may_change() {
+            if let Entry::Socket(socket) = table::entry(fd) {
+                // Sets have it as the kernel does.
+                epoll::leave_alone(socket, fd);
+                drop(table::forget(fd));
+            }
+            if let Entry::Fresh | Entry::Unknown = table::entry(fd) {
+                offer::listens(fd);
+            }
         }
         done
     }

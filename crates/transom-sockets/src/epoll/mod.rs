@@ -315,6 +315,16 @@ pub(crate) fn forget(socket: &'static Socket, fd: c_int) {
     }
 }
 
+/// A socket that was added to sets before it was one of anything turns out to be none of ours: the kernel's entries
+/// are the program's.
+pub(crate) fn leave_alone(socket: &Socket, fd: c_int) {
+    each_slot(socket, |_, inner, at| {
+        if inner.is(at, socket, fd) {
+            inner.remove(at);
+        }
+    });
+}
+
 /// Each entry of a socket, with its set.
 fn each_slot(socket: &Socket, mut act: impl FnMut(&'static Set, &mut Slots, u32)) {
     if socket.sets.load(Ordering::SeqCst) == 0 {
