@@ -47,7 +47,7 @@ pub(super) fn variables(
         None => OsString::from(rules),
     };
     // Its run-time library would end the program that finds another library before it.
-    let mut sanitizer = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
+    let mut sanitizer = transom_environment::variable("ASAN_OPTIONS").unwrap_or_default();
     sanitizer.push(if sanitizer.is_empty() { "" } else { ":" });
     sanitizer.push("verify_asan_link_order=0");
     let mut all =

@@ -12,7 +12,7 @@ fn variables_in(line: &str) -> impl Iterator<Item = &str> {
     let asks = line.contains("variable(\"");
     line.split('"').skip(1).step_by(2).filter(move |word| {
         let shape = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-        !word.is_empty()
+        word.contains(|c: char| c.is_ascii_uppercase())
             && word.chars().all(shape)
             && (asks || word.starts_with("TRANSOM_") || word.starts_with("LD_"))
     })
