@@ -428,7 +428,7 @@ fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Result<Segment, Why
     if !session.claim(own, counts.0, counts.1) {
         return dropped(segment).ok_or(Why::NotTaken);
     }
-    note_claim(words.end(Side::Active).cookie.load(Ordering::Relaxed));
+    note_claim(words.end(Side::Active).cookie.load(Ordering::Relaxed), own);
     let _ = session.road_out();
     no_delay(fd);
     joined(segment, Side::Passive).ok_or(Why::NotTaken)
@@ -494,7 +494,7 @@ pub(crate) fn resolve(fd: c_int) {
     if socket(libc::SO_ACCEPTCONN) == Ok(1) {
         return listens(fd);
     }
-    if peer_name(fd).is_none() {
+    if peer_name(fd).is_none() && !was_switched(fd) {
         // Not connected: what comes of it is seen when it is connected.
         return table::set_fresh(fd);
     }
@@ -518,8 +518,8 @@ pub(crate) fn resolve(fd: c_int) {
 
 /// Whether a connection had a segment that is gone.
 fn was_switched(fd: c_int) -> bool {
-    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return false };
-    [cookie(fd), cookie_of(canonical(to), canonical(at))].into_iter().flatten().any(|cookie| {
+    let peer = || cookie_of(canonical(peer_name(fd)?), canonical(local_name(fd)?));
+    [cookie(fd), peer()].into_iter().flatten().any(|cookie| {
         let seen = read_group(cookie);
         seen.is_some_and(|seen| entries(&seen).any(|entry| entry.cookie == cookie && entry.claimed))
     })
@@ -543,13 +543,15 @@ pub(crate) fn is_claimed(fd: c_int) -> bool {
 
 /// The segment of a connection that another process has switched.
 pub(crate) fn found(fd: c_int) -> Option<Segment> {
+    // A reset has taken the names away, and left the cookie.
+    let own = cookie(fd)?;
+    if let Some(segment) = segment_of(own) {
+        let side = segment.side;
+        return joined(segment, side);
+    }
     let (at, to) = (canonical(local_name(fd)?), canonical(peer_name(fd)?));
     if !is_here(to.ip()) {
         return None;
-    }
-    let own = cookie(fd)?;
-    if let Some(segment) = segment_of(own) {
-        return joined(segment, Side::Active);
     }
     let segment = segment_of(cookie_of(to, at)?)?;
     // SAFETY: just mapped; words of atomics.
@@ -658,10 +660,14 @@ fn enter(cookie: u64, id: u32) -> bool {
 }
 
 /// From now on bytes may be in the segment only: who finds it gone learns that some may be lost.
-fn note_claim(cookie: u64) {
+/// It is found by the passive socket as well, behind the end of the active one.
+fn note_claim(cookie: u64, passive: u64) {
     let id = read_group(cookie)
         .and_then(|seen| entries(&seen).find(|one| one.cookie == cookie).and_then(|one| one.id));
     write_entry(&Entry { cookie, id, claimed: true }, |one| one.cookie == cookie);
+    let own = Entry { cookie: passive, id, claimed: true };
+    let gone = |one: &Entry| one.id.is_some_and(|id| sys::about_memory(id).is_none());
+    let _ = write_entry(&own, |one| one.id.is_none()) || write_entry(&own, gone);
 }
 
 /// Attach the segment that the socket with this cookie has made, if there is one.
@@ -682,10 +688,10 @@ fn open(id: u32, cookie: u64) -> Option<Segment> {
     let header = at.cast::<Header>();
     // SAFETY: the mapping has room for it, and begins at a page.
     let words = unsafe { &*header };
-    let known = words.end(Side::Active).cookie.load(Ordering::Relaxed) == cookie;
-    match words.examine(length) {
-        Ok(ring) if known && segment_length(ring) == length => {
-            Some(Segment { header, ring, side: Side::Active })
+    let is = |side: &Side| words.end(*side).cookie.load(Ordering::Relaxed) == cookie;
+    match (words.examine(length), [Side::Active, Side::Passive].into_iter().find(is)) {
+        (Ok(ring), Some(side)) if segment_length(ring) == length => {
+            Some(Segment { header, ring, side })
         }
         _ => {
             // SAFETY: attached above, and used by no other call.

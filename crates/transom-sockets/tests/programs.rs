@@ -684,3 +684,28 @@ fn a_handler_of_a_signal_sends_while_its_thread_does() {
         assert_eq!(said, "0 failed, bytes 0, of the handler 0\n", "{switched}");
     }
 }
+
+/// Starts another program in its place with a connection whose peer has sent and ended: nobody has the segment
+/// meanwhile.
+const TOO_LATE: &str = r"
+import os, socket, sys
+l = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    c = socket.create_connection(l.getsockname())
+    for _ in range(45): c.sendall(b'x'), c.recv(1)
+    c.sendall(b'last words')
+    os._exit(0)
+s, _ = l.accept()
+for _ in range(45): s.recv(1), s.sendall(b'y')
+os.wait()
+os.set_inheritable(s.fileno(), True)
+read = f'import socket\ns = socket.socket(fileno={s.fileno()})\ntry: print(s.recv(99))\nexcept ConnectionResetError: print(1)'
+os.execv(sys.executable, [sys.executable, '-c', read])
+";
+
+#[test]
+fn bytes_that_are_lost_on_the_way_to_another_program_are_an_error() {
+    if there(&["python3"]) {
+        assert_eq!(line(&mut python(TOO_LATE, &[], true)), "1");
+    }
+}
