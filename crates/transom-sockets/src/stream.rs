@@ -445,7 +445,12 @@ fn by_tcp(
         }
         Err(error @ (libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT)) => {
             held.set_gone();
-            if session.road_in() == Ok(Road::Ring) { Ok(None) } else { Err(error) }
+            match session.road_in() {
+                Ok(Road::Ring) => Ok(None),
+                _ if held.report_end() => Err(error),
+                // A call before has reported it.
+                _ => Ok(Some(Got::Bytes(0))),
+            }
         }
         Err(error) => Err(error),
     }

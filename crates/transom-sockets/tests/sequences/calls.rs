@@ -638,7 +638,7 @@ fn is_wrong(world: &mut World) {
     let (can_send, unread) = (!world.ends[end].finished, world.ends[end].unread > 0);
     // SAFETY: the calls refuse these.
     let done = unsafe {
-        match world.random.below(6) {
+        match world.random.below(11) {
             0 => libc::writev(fd, &raw const none, -1),
             1 => libc::readv(fd, &raw const none, 2000),
             2 => libc::lseek(fd, 0, libc::SEEK_CUR) as isize,
