@@ -621,6 +621,12 @@ fn shuts_down(world: &mut World) {
     }
     let fd = world.fd(end);
     let how = world.random.one(&[libc::SHUT_WR, libc::SHUT_WR, libc::SHUT_RD, 7]);
+    let both = |one, other| how == one && other;
+    // Bytes that come to an end which has ended both directions are answered by a reset over TCP, and are left
+    // unread in a ring.
+    if both(libc::SHUT_WR, world.ends[end].deaf) || both(libc::SHUT_RD, world.ends[end].finished) {
+        return;
+    }
     // SAFETY: no memory is touched.
     let done = unsafe { libc::shutdown(fd, how) };
     world.ends[end].finished |= how == libc::SHUT_WR;
