@@ -153,6 +153,8 @@ impl Profile {
         wire.peer_to_peer = !rng.once_in(6);
         // Each would be a Write that no program has posted, which is what the model looks for.
         wire.nudge = std::time::Duration::ZERO;
+        // A peer that is asked something before it may answer would be silent when the clock leaps.
+        wire.fence = std::time::Duration::MAX;
         wire.preferred_ready = rng.one([transom_iwarp::Ready::Read, transom_iwarp::Ready::Write]);
         let reads = rng.one([0, 1, 2, 16, 16, 16]);
         let caps = Caps {
