@@ -147,7 +147,7 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
 
     owner.send(b"thank you")?.wait()?;
     owner.recv().wait()?;
-    match owner.read(grant.range(..8), sink.slice(..8))?.wait() {
+    match owner.read(grant.range(..8), sink.slice(..8)).and_then(|posted| posted.wait()) {
         Ok(()) => return Err("a closed window let something through".into()),
         Err(refused) => println!("  as it must be: {refused}"),
     }

@@ -94,9 +94,13 @@ fn round(
     }
     // Posted together: the go-ahead is executed behind the Write whose bytes it announces.
     let written = client.write(grant(sink, Rights::WRITE), buffer.slice(..size))?;
-    let told = client.send([0; MESSAGE])?;
+    let announced = client.send([0; MESSAGE]);
     peer.wait(&owed("the outcome of a Write to its sink"), written)??;
-    match peer.wait(&owed("an acknowledgement of a go-ahead"), told)? {
+    let announced = match announced {
+        Ok(posted) => peer.wait(&owed("an acknowledgement of a go-ahead"), posted)?,
+        Err(error) => Err(error),
+    };
+    match announced {
         Err(error) if !ended(&error) => Err(error.into()),
         _ => Ok(true),
     }

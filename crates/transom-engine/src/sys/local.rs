@@ -130,7 +130,8 @@ impl Local {
     }
 
     /// Receive what [`Local::hand_over`] sent: bytes, and at most one descriptor with them. `Err` for
-    /// more: the other side is none of ours. Other bytes are left.
+    /// more: the other side is none of ours. [`IoError::Exhausted`] if this process has no place for the
+    /// descriptor: all of it is left.
     pub(crate) fn receive_handover(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
         let (count, fd) = self.look(bytes)?;
         let taken = match bytes.get_mut(..count) {
@@ -156,7 +157,7 @@ impl Local {
         let (first, more) = (fds.next(), fds.count() > 0);
         match first {
             first if !more && !got.flags.contains(ReturnFlags::CTRUNC) => Ok((got.bytes, first)),
-            None => Err(IoError::NotNow), // this process may have no more descriptors now
+            None => Err(IoError::Exhausted), // this process has no more descriptors now
             Some(_) => Err(IoError::Forbidden),
         }
     }
@@ -189,7 +190,7 @@ impl Local {
         perturb();
         match self.receive_handover(&mut room) {
             Ok((count, fd)) => (count > 0, fd),
-            Err(e) => (e == IoError::NotNow, None),
+            Err(e) => (matches!(e, IoError::NotNow | IoError::Exhausted), None),
         }
     }
 

@@ -733,7 +733,8 @@ fn v95_an_atomic_names_an_aligned_word() {
         assert_eq!(denial.rule, Rule::Aligned);
         assert_eq!(denial.likely, Mistake::Misaligned { bytes: off });
         assert_eq!(denial.named.map(|named| named.token), Some(token));
-        assert!(denial.to_string().contains(&format!("{off} bytes behind a multiple of 8")));
+        let bytes = if off == 1 { "byte" } else { "bytes" };
+        assert!(denial.to_string().contains(&format!("{off} {bytes} behind a multiple of 8")));
         assert!(!denial.is_guess());
     }
     assert_eq!(word_of(token, AT, 7), None);

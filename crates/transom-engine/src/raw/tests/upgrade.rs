@@ -162,9 +162,11 @@ fn a_flood_of_offers_takes_bounded_room_and_ends() {
         join_at(&ends[0], &ends[1], &listener);
         ends[0].connector.info().unwrap().path_reason
     };
-    // The first may find too many offers waiting: then it takes TCP and says so.
+    // The first may find too many offers waiting, or too many that wait to be released: then it takes TCP and
+    // says so.
     let first = connect();
-    assert!(matches!(first, PathReason::UpgradeListenerBusy | PathReason::Proven), "{first:?}");
+    let reasons = [PathReason::UpgradeListenerBusy, PathReason::Declined, PathReason::Proven];
+    assert!(reasons.contains(&first), "{first:?}");
     until("the next is let in", || connect() == PathReason::Proven);
     let held = belongings().0.saturating_sub(before + offers.len());
     assert!(held < 300, "{held} descriptors are held for those who say nothing");
