@@ -25,6 +25,16 @@ pub const LARGE: usize = 2;
 /// takes whose reader does not read, at most: 4 MiB unsent (`tcp_wmem`), and a window of half of 32 MiB
 /// (`tcp_rmem`).
 const DOUBLINGS: [u32; RINGS] = [0, 4, 8, 10];
+/// Where each ring begins, and all of them end, in sizes of the smallest one.
+const BEGINS: [u64; RINGS + 1] = {
+    let mut begins = [0; RINGS + 1];
+    let mut ring = 0;
+    while ring < RINGS {
+        begins[ring + 1] = begins[ring] + (1 << DOUBLINGS[ring]);
+        ring += 1;
+    }
+    begins
+};
 
 /// The size of a ring, where the smallest one has `smallest` bytes.
 #[must_use]
@@ -37,13 +47,14 @@ pub fn ring_size(smallest: u64, ring: usize) -> u64 {
 #[must_use]
 #[inline]
 pub fn ring_begin(smallest: u64, ring: usize) -> u64 {
-    (0..ring & (RINGS - 1)).map(|before| ring_size(smallest, before)).sum()
+    smallest * BEGINS[ring & (RINGS - 1)]
 }
 
 /// Bytes of all rings of a side.
 #[must_use]
+#[inline]
 pub fn side_length(smallest: u64) -> u64 {
-    (0..RINGS).map(|ring| ring_size(smallest, ring)).sum()
+    smallest * BEGINS[RINGS]
 }
 
 /// Bytes of a segment.
@@ -64,6 +75,7 @@ pub enum Side {
 impl Side {
     /// The other end.
     #[must_use]
+    #[inline]
     pub fn other(self) -> Side {
         match self {
             Side::Active => Side::Passive,
@@ -71,6 +83,7 @@ impl Side {
         }
     }
 
+    #[inline]
     pub(crate) fn index(self) -> usize {
         self as usize
     }
@@ -298,6 +311,7 @@ impl Header {
 
     /// The words that the processes at one end share.
     #[must_use]
+    #[inline]
     pub fn end(&self, side: Side) -> &End {
         &self.ends[side.index()]
     }

@@ -49,6 +49,7 @@ pub struct Stretches {
 }
 
 impl Stretches {
+    #[inline]
     fn of(position: u64, length: u64, smallest: u64, ring: usize) -> Stretches {
         let (begin, size) = (ring_begin(smallest, ring), ring_size(smallest, ring));
         let offset = position & (size - 1);
@@ -62,6 +63,7 @@ impl Stretches {
 
     /// Bytes in both.
     #[must_use]
+    #[inline]
     pub fn length(&self) -> usize {
         self.first.1 + self.second.1
     }
@@ -76,6 +78,7 @@ impl Stretches {
     /// Whether the memory behind these bytes is given back when they are read, so that a sender asks for it
     /// each time.
     #[must_use]
+    #[inline]
     pub fn is_large(&self) -> bool {
         self.ring >= LARGE
     }
@@ -108,32 +111,38 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// The end `side` of a segment whose smallest rings have `smallest` bytes each ([`Header::examine`]).
     #[must_use]
+    #[inline]
     pub fn new(header: &'a Header, side: Side, smallest: u64) -> Session<'a> {
         Session { header, side, smallest }
     }
 
     /// Which end this is.
     #[must_use]
+    #[inline]
     pub fn side(&self) -> Side {
         self.side
     }
 
+    #[inline]
     fn outgoing(&self) -> &'a Way {
         &self.header.ways[self.side.index()]
     }
 
+    #[inline]
     fn incoming(&self) -> &'a Way {
         &self.header.ways[self.side.other().index()]
     }
 
     /// The words that the processes at this end share.
     #[must_use]
+    #[inline]
     pub fn end(&self) -> &'a super::layout::End {
         self.header.end(self.side)
     }
 
     /// The words that the processes at the other end share.
     #[must_use]
+    #[inline]
     pub fn peer(&self) -> &'a super::layout::End {
         self.header.end(self.side.other())
     }
@@ -145,36 +154,42 @@ impl<'a> Session<'a> {
 
     /// The lock of sending, for processes that share nothing but the segment: 0, or the thread that has it.
     #[must_use]
+    #[inline]
     pub fn send_lock(&self) -> &'a AtomicU32 {
         &self.outgoing().sending.0.lock
     }
 
     /// The lock of receiving, for the same ones.
     #[must_use]
+    #[inline]
     pub fn receive_lock(&self) -> &'a AtomicU32 {
         &self.incoming().receiving.0.lock
     }
 
     /// Where receivers of this end wait for bytes.
     #[must_use]
+    #[inline]
     pub fn for_bytes(&self) -> &'a Wait {
         &self.incoming().for_bytes.0
     }
 
     /// Where senders of this end wait for room.
     #[must_use]
+    #[inline]
     pub fn for_room(&self) -> &'a Wait {
         &self.outgoing().for_room.0
     }
 
     /// Where receivers of the other end wait for bytes of this one.
     #[must_use]
+    #[inline]
     pub fn for_peer_bytes(&self) -> &'a Wait {
         &self.outgoing().for_bytes.0
     }
 
     /// Where senders of the other end wait for room.
     #[must_use]
+    #[inline]
     pub fn for_peer_room(&self) -> &'a Wait {
         &self.incoming().for_room.0
     }
@@ -362,8 +377,7 @@ impl<'a> Session<'a> {
     /// asked for and given back.
     #[inline]
     pub fn settle(&self) {
-        let (ring, _) = self.ring_out();
-        if ring >= LARGE {
+        if self.outgoing().sending.0.ring.load(Ordering::Relaxed) as usize >= LARGE {
             self.settle_now();
         }
     }
@@ -371,7 +385,8 @@ impl<'a> Session<'a> {
     #[cold]
     fn settle_now(&self) {
         let little = ring_size(self.smallest, LARGE - 1) / 2;
-        if self.queued() <= little && self.is_free(LARGE - 1) {
+        let (ring, _) = self.ring_out();
+        if ring >= LARGE && self.queued() <= little && self.is_free(LARGE - 1) {
             self.change_to(LARGE - 1);
         }
     }
@@ -445,6 +460,7 @@ impl<'a> Session<'a> {
 
     /// Whether [`Session::finish`] was called at this end.
     #[must_use]
+    #[inline]
     pub fn has_finished(&self) -> bool {
         self.outgoing().published.0.finished.load(Ordering::Relaxed) != 0
     }
@@ -542,26 +558,23 @@ impl<'a> Session<'a> {
             // Much was read and written since: what there was at one moment.
             (tail, all) = (now, head.wrapping_sub(now).min(1));
         }
-        let mut incoming = Incoming { bytes: all, all, finished, at_mark: false };
         let mark = way.published.0.urgent.load(Ordering::Acquire);
-        if mark != 0 {
-            self.stop_at(mark, tail, &mut incoming);
-        }
-        Ok(incoming)
+        let (bytes, at_mark) = if mark == 0 { (all, false) } else { self.stop_at(mark, tail, all) };
+        Ok(Incoming { bytes, all, finished, at_mark })
     }
 
     /// A read stops before the urgent byte, and is at the mark when this byte is next.
     #[cold]
-    fn stop_at(&self, mark: u64, tail: u64, incoming: &mut Incoming) {
+    fn stop_at(&self, mark: u64, tail: u64, all: u64) -> (u64, bool) {
         let before = mark.wrapping_sub(1).wrapping_sub(tail);
-        // Otherwise the byte was passed already, or has not been written.
-        if before < incoming.all {
-            incoming.at_mark = before == 0;
-            if before > 0 {
-                incoming.bytes = before;
-            } else if self.end().inline.load(Ordering::Relaxed) == 0 {
-                incoming.bytes = 0;
-            }
+        if before >= all {
+            // The byte was passed already, or has not been written.
+            (all, false)
+        } else if before > 0 {
+            (before, false)
+        } else {
+            let inline = self.end().inline.load(Ordering::Relaxed) != 0;
+            (if inline { all } else { 0 }, true)
         }
     }
 
