@@ -18,14 +18,16 @@ thread_local! {
 }
 
 /// This thread's number.
+#[inline]
 pub(crate) fn thread() -> u32 {
     process::generation();
-    TID.with(|known| {
-        if known.get() == 0 {
-            known.set(sys::tid());
-        }
-        known.get()
-    })
+    TID.with(|known| if known.get() == 0 { ask(known) } else { known.get() })
+}
+
+#[cold]
+fn ask(known: &Cell<u32>) -> u32 {
+    known.set(sys::tid());
+    known.get()
 }
 
 /// In the child of a fork: the number that this thread had in the parent, if that was asked for.
@@ -49,6 +51,8 @@ impl<'a> Locked<'a> {
     }
 
     /// As [`Locked::take`], of a word that the peer can write: `None`, too, if it is not given back in time.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn take_in_time(word: &'a AtomicU32) -> Option<Locked<'a>> {
         Locked::take_slowly(word, thread(), sys::now() + LONGEST)
     }
@@ -98,11 +102,17 @@ impl<'a> Locked<'a> {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn wake_next(word: &AtomicU32) {
+    sys::wake(word, 1);
+}
+
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.0.swap(0, Ordering::Release) & SLEEPERS != 0 {
-            sys::wake(self.0, 1);
+            wake_next(self.0);
         }
     }
 }

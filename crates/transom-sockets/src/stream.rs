@@ -113,9 +113,36 @@ pub(crate) fn drain(session: &Session<'_>, fd: c_int) {
 ///
 /// # Safety
 /// `rings` has every byte of the stretches.
+#[inline]
 unsafe fn copy(
     rings: *mut u8,
-    stretches: &Stretches,
+    stretches: Stretches,
+    vectors: &[Vector],
+    skip: usize,
+    out: bool,
+) -> usize {
+    // Most calls have one buffer, and most bytes lie in one stretch.
+    if let ([vector], 0) = (vectors, stretches.second.1) {
+        let (at, length) = stretches.first;
+        let (inside, buffer) = (rings.wrapping_add(at), vector.iov_base.cast::<u8>());
+        let (buffer, room) = (buffer.wrapping_add(skip), vector.iov_len.saturating_sub(skip));
+        let (from, to) = if out { (inside, buffer) } else { (buffer, inside) };
+        // SAFETY: the rings have `length` bytes there. The other side may write them at the same time, and garbles
+        // its own bytes only. The program's memory need not be there.
+        return unsafe { user::copy(from, to, length.min(room)) };
+    }
+    // SAFETY: the caller's.
+    unsafe { copy_pieces(rings, stretches, vectors, skip, out) }
+}
+
+/// As [`copy`], between any number of stretches and buffers.
+///
+/// # Safety
+/// As of `copy`.
+#[inline(never)]
+unsafe fn copy_pieces(
+    rings: *mut u8,
+    stretches: Stretches,
     vectors: &[Vector],
     mut skip: usize,
     out: bool,
@@ -167,13 +194,15 @@ pub(crate) fn total(vectors: &[Vector]) -> usize {
 /// program's half of the addresses.
 fn checked(vectors: &[Vector]) -> Result<usize, Errno> {
     const END: usize = 0x7FFF_FFFF_F000;
-    if vectors.iter().any(|vector| vector.iov_len > isize::MAX as usize) {
-        return Err(libc::EINVAL);
+    let (mut sum, mut inside) = (0_usize, true);
+    for vector in vectors {
+        if vector.iov_len > isize::MAX as usize {
+            return Err(libc::EINVAL);
+        }
+        inside &= vector.iov_base.addr().saturating_add(vector.iov_len) <= END;
+        sum = sum.saturating_add(vector.iov_len);
     }
-    let inside = |vector: &Vector| {
-        vector.iov_base.addr().checked_add(vector.iov_len).is_some_and(|end| end <= END)
-    };
-    if vectors.iter().all(inside) { Ok(total(vectors)) } else { Err(libc::EFAULT) }
+    if inside { Ok(sum.min(MOST)) } else { Err(libc::EFAULT) }
 }
 
 /// The vectors behind their first `skip` bytes, and no more than `most` bytes.
@@ -193,6 +222,7 @@ fn cut(vectors: &[Vector], mut skip: usize, mut most: usize) -> Vec<Vector> {
 }
 
 /// The peer has closed, or its process has ended: how this end's reads end.
+#[cold]
 fn end_of_input(
     held: &Socket,
     session: &Session<'_>,
@@ -211,6 +241,7 @@ pub(crate) fn is_reset(held: &Socket, session: &Session<'_>) -> bool {
 
 /// The error of a connection that was reset, once (SO_ERROR of socket(7)): behind an orderly end of the peer's
 /// direction it is EPIPE.
+#[cold]
 pub(crate) fn take_error(held: &Socket, session: &Session<'_>) -> Option<Errno> {
     let reset = is_reset(held, session);
     let fresh = held.is_gone() && (reset || held.was_refused()) && held.report_end();
@@ -262,7 +293,9 @@ pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result
     let Some(session) = held.session() else { return Err(libc::EBADF) };
     let room = what.message.as_ref().map_or(0, |message| message.msg_controllen);
     let got = receive_bytes(held, &session, fd, &mut what)?;
-    if let (Some(message), Ok(Road::Ring)) = (what.message, session.road_in()) {
+    if let Some(message) = what.message
+        && session.road_in() == Ok(Road::Ring)
+    {
         // SAFETY: the caller's message.
         unsafe { control::put((held, fd), &session, message, (room, got)) };
     }
@@ -291,7 +324,7 @@ fn receive_bytes(
     let mut patience = Patience::default();
     loop {
         let over_tcp = session.road_in() != Ok(Road::Ring);
-        match attempt(held, session, fd, what, done) {
+        match attempt(held, session, fd, what, (done, wanted)) {
             Ok(Got::Bytes(0)) => return Ok(done),
             Ok(Got::Bytes(bytes)) if peek => {
                 let enough = bytes >= least || is_nonblocking(held, fd, what.flags);
@@ -363,7 +396,7 @@ fn attempt(
     session: &Session<'_>,
     fd: c_int,
     what: &mut Receive<'_>,
-    done: usize,
+    (done, wanted): (usize, usize),
 ) -> Result<Got, Errno> {
     let _lock = held.receiving(session)?;
     loop {
@@ -381,12 +414,13 @@ fn attempt(
                     (message.msg_flags, message.msg_controllen) = (0, 0);
                     message.msg_namelen = 0;
                 }
-                return by_ring(held, session, fd, what, done);
+                return by_ring(held, session, fd, what, (done, wanted - done));
             }
         }
     }
 }
 
+#[cold]
 fn broken(held: &Socket) -> Errno {
     held.set_broken();
     held.report_end();
@@ -394,6 +428,7 @@ fn broken(held: &Socket) -> Errno {
 }
 
 /// Bytes of the stream's first part, which came over TCP. `None`: look again.
+#[inline(never)]
 fn by_tcp(
     held: &Socket,
     session: &Session<'_>,
@@ -461,9 +496,8 @@ fn by_ring(
     session: &Session<'_>,
     fd: c_int,
     what: &Receive<'_>,
-    skip: usize,
+    (skip, wanted): (usize, usize),
 ) -> Result<Got, Errno> {
-    let wanted = total(what.vectors) - skip;
     let peek = what.flags & libc::MSG_PEEK != 0;
     let mut done = 0;
     loop {
@@ -485,7 +519,7 @@ fn by_ring(
             let copied = if what.flags & libc::MSG_TRUNC == 0 {
                 let rings = held.bytes(session.side().other());
                 // SAFETY: stretches lie in the rings.
-                unsafe { copy(rings, &stretches, what.vectors, skip + done, true) }
+                unsafe { copy(rings, stretches, what.vectors, skip + done, true) }
             } else {
                 count
             };
@@ -494,7 +528,7 @@ fn by_ring(
                 return if done > 0 { Ok(Got::Bytes(done)) } else { Err(libc::EFAULT) };
             }
             if !peek {
-                give_back(held, session, &stretches);
+                give_back(held, session, stretches);
                 wake(session, fd, session.for_peer_room(), session.consumed(count));
             }
             done += count;
@@ -536,6 +570,7 @@ fn by_ring(
     }
 }
 
+#[cold]
 fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Errno> {
     let inline = session.end().inline.load(Ordering::Relaxed) != 0;
     let (Some(byte), false) = (session.urgent(), inline) else { return Err(libc::EINVAL) };
@@ -543,7 +578,7 @@ fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Er
     let mut byte = [byte];
     let stretches = Stretches { first: (0, 1), ..Stretches::default() };
     // SAFETY: the array is one byte.
-    let copied = unsafe { copy(byte.as_mut_ptr(), &stretches, what.vectors, 0, true) };
+    let copied = unsafe { copy(byte.as_mut_ptr(), stretches, what.vectors, 0, true) };
     if copied < wanted.min(1) {
         return Err(libc::EFAULT);
     }
@@ -555,13 +590,18 @@ fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Er
 
 /// Before bytes of a large ring are said to be read: the kernel gets their memory.
 #[inline]
-fn give_back(held: &Socket, session: &Session<'_>, stretches: &Stretches) {
+fn give_back(held: &Socket, session: &Session<'_>, stretches: Stretches) {
     if stretches.is_large() {
-        let rings = held.bytes(session.side().other());
-        for (at, length) in session.given_back(stretches) {
-            if length > 0 {
-                sys::give_back(rings.wrapping_add(at), length);
-            }
+        give_back_now(held, session, stretches);
+    }
+}
+
+#[inline(never)]
+fn give_back_now(held: &Socket, session: &Session<'_>, stretches: Stretches) {
+    let rings = held.bytes(session.side().other());
+    for (at, length) in session.given_back(&stretches) {
+        if length > 0 {
+            sys::give_back(rings.wrapping_add(at), length);
         }
     }
 }
@@ -585,7 +625,15 @@ pub(crate) fn send(
 }
 
 /// Send what handlers of signals have left to the calls that they have interrupted.
+#[inline]
 fn send_deferred(held: &Socket, fd: c_int) {
+    if !held.deferred.is_empty() {
+        send_pieces(held, fd);
+    }
+}
+
+#[cold]
+fn send_pieces(held: &Socket, fd: c_int) {
     while !held.deferred.is_empty() {
         let is_free = |session: Session<'_>| held.sending(&session).is_ok();
         let (Some(_sending), true) = (held.deferred.begin(), held.session().is_some_and(is_free))
@@ -609,11 +657,12 @@ fn send_deferred(held: &Socket, fd: c_int) {
 }
 
 /// In a handler of a signal whose thread is sending: leave the bytes to the interrupted call.
+#[cold]
 fn defer(held: &Socket, vectors: &[Vector], flags: c_int) -> Result<usize, Errno> {
     let mut bytes = vec![0; total(vectors)];
     let stretches = Stretches { first: (0, bytes.len()), ..Stretches::default() };
     // SAFETY: the array has so many bytes.
-    let copied = unsafe { copy(bytes.as_mut_ptr(), &stretches, vectors, 0, false) };
+    let copied = unsafe { copy(bytes.as_mut_ptr(), stretches, vectors, 0, false) };
     if copied < bytes.len() {
         return Err(libc::EFAULT);
     }
@@ -644,7 +693,7 @@ fn send_now(
                 lock => lock?,
             };
             if road_out(held, &session, fd) {
-                push(held, &session, fd, vectors, (done, flags, deep))
+                push(held, &session, fd, vectors, (done, wanted), (flags, deep))
             } else {
                 send_by_tcp(&session, fd, vectors, (done, flags), message)
             }
@@ -681,10 +730,13 @@ fn send_now(
 
 /// Whether the next byte goes through the ring. Bytes that the program has written past this library
 /// keep this direction on TCP.
+#[inline]
 fn road_out(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
-    if session.sends_by_ring() {
-        return true;
-    }
+    session.sends_by_ring() || change_road(held, session, fd)
+}
+
+#[cold]
+fn change_road(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
     if session.state() != State::Claimed {
         return false;
     }
@@ -698,9 +750,16 @@ fn road_out(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
 }
 
 /// Agree to the change from TCP to the ring, if the other side has, without having anything to send.
+#[inline]
 pub(crate) fn advance(held: &Socket, session: &Session<'_>, fd: c_int) {
-    if !session.sends_by_ring()
-        && session.state() == State::Claimed
+    if !session.sends_by_ring() {
+        agree(held, session, fd);
+    }
+}
+
+#[cold]
+fn agree(held: &Socket, session: &Session<'_>, fd: c_int) {
+    if session.state() == State::Claimed
         && let Ok(lock) = held.sending(session)
     {
         road_out(held, session, fd);
@@ -710,6 +769,7 @@ pub(crate) fn advance(held: &Socket, session: &Session<'_>, fd: c_int) {
 }
 
 /// Under the lock of sending: what the kernel takes at once.
+#[inline(never)]
 fn send_by_tcp(
     session: &Session<'_>,
     fd: c_int,
@@ -734,20 +794,14 @@ fn push(
     session: &Session<'_>,
     fd: c_int,
     vectors: &[Vector],
-    (mut done, flags, deep): (usize, c_int, bool),
+    (mut done, wanted): (usize, usize),
+    (flags, deep): (c_int, bool),
 ) -> Result<usize, Errno> {
-    let wanted = total(vectors);
     let before = done;
     let look = is_look(held, session);
     let gone = held.is_gone() || look && held.look_at_tcp(fd);
-    if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
-        // So much is on its way before the answer comes.
-        return Ok((wanted - before).min(PIECE));
-    }
-    if session.has_finished() || gone {
-        // A call that has sent something leaves the error for the next one.
-        let error = if before == 0 { take_error(held, session) } else { None };
-        return Err(error.unwrap_or(libc::EPIPE));
+    if gone || session.has_finished() {
+        return push_in_vain(held, session, gone, (before, wanted));
     }
     session.settle();
     let rings = held.bytes(session.side());
@@ -762,7 +816,7 @@ fn push(
             break;
         }
         // SAFETY: stretches lie in the rings.
-        let copied = unsafe { copy(rings, &stretches, vectors, done, false) };
+        let copied = unsafe { copy(rings, stretches, vectors, done, false) };
         // Of a piece that the program has no memory for, nothing is sent.
         if copied < count {
             return if done > before { Ok(done - before) } else { Err(libc::EFAULT) };
@@ -778,9 +832,42 @@ fn push(
     Ok(done - before)
 }
 
+/// Nothing is sent: the peer has closed, or this end has finished.
+#[cold]
+fn push_in_vain(
+    held: &Socket,
+    session: &Session<'_>,
+    gone: bool,
+    (done, wanted): (usize, usize),
+) -> Result<usize, Errno> {
+    if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
+        // So much is on its way before the answer comes.
+        return Ok((wanted - done).min(PIECE));
+    }
+    // A call that has sent something leaves the error for the next one.
+    let error = if done == 0 { take_error(held, session) } else { None };
+    Err(error.unwrap_or(libc::EPIPE))
+}
+
 /// Room for up to `wanted` bytes, in the next ring if there is none in this one. None: the reader has to make some.
 #[inline]
 fn place(
+    held: &Socket,
+    session: &Session<'_>,
+    wanted: usize,
+    deep: bool,
+) -> Result<Stretches, Violation> {
+    let room = session.room(wanted)?;
+    // The smallest ring had its memory before the connection was switched.
+    if room.ring == 0 && room.length() > 0 {
+        return Ok(room);
+    }
+    place_elsewhere(held, session, wanted, deep)
+}
+
+/// As [`place`], where the smallest ring does not do.
+#[inline(never)]
+fn place_elsewhere(
     held: &Socket,
     session: &Session<'_>,
     wanted: usize,
@@ -792,7 +879,6 @@ fn place(
     } else if have_memory(held, session, &room) {
         return Ok(room);
     } else {
-        // The smallest ring had its memory before the connection was switched.
         session.smaller()
     };
     Ok(match other.map(|other| session.room_in(other, wanted)) {
@@ -862,6 +948,7 @@ impl Patience {
         }
     }
 
+    #[inline(never)]
     fn wait_for_bytes(
         &mut self,
         held: &Socket,
@@ -885,6 +972,7 @@ impl Patience {
     }
 
     /// Behind a look that has shown less than the call waits for. An error: nothing more comes, or in time.
+    #[inline(never)]
     fn wait_for_more(
         &mut self,
         held: &Socket,
@@ -906,6 +994,7 @@ impl Patience {
         self.nap(held, session, fd, (session.for_bytes(), NAP), &|| more() || ended())
     }
 
+    #[inline(never)]
     fn wait_for_room(
         &mut self,
         held: &Socket,

@@ -195,6 +195,7 @@ impl Socket {
     }
 
     #[cold]
+    #[inline(never)]
     fn not_given_back(&self, error: Errno) -> Errno {
         if error == libc::ECONNRESET {
             self.set_broken();
@@ -271,6 +272,7 @@ impl Socket {
     }
 
     /// The last descriptor is closed, and no call uses it: forget the segment.
+    #[cold]
     fn release(&'static self) {
         if !self.closing.swap(false, Ordering::AcqRel) {
             return;

@@ -219,6 +219,11 @@ impl Shared {
     }
 }
 
+#[cold]
+fn is_nonblocking_now(fd: c_int) -> bool {
+    sys::status_flags(fd).unwrap_or_default() & libc::O_NONBLOCK != 0
+}
+
 impl Young {
     #[inline]
     fn words(&self) -> Option<&Words> {
@@ -254,7 +259,7 @@ impl Young {
         let Some(words) = self.renew() else { return false };
         words.crowded.store(1, Ordering::Relaxed);
         words.calls.store(GROWN, Ordering::Release);
-        self.set_nonblocking(sys::status_flags(fd).unwrap_or_default() & libc::O_NONBLOCK != 0);
+        self.set_nonblocking(is_nonblocking_now(fd));
         true
     }
 
@@ -264,7 +269,7 @@ impl Young {
         let Some(words) = self.words() else { return false };
         if words.crowded.load(Ordering::Relaxed) != 0 {
             // Another process may have said so.
-            return sys::status_flags(fd).unwrap_or_default() & libc::O_NONBLOCK != 0;
+            return is_nonblocking_now(fd);
         }
         words.nonblocking.load(Ordering::Relaxed) != 0
     }
@@ -407,6 +412,7 @@ pub(crate) fn enter(fd: c_int, what: Use) -> Served {
     }
 }
 
+#[inline(never)]
 fn enter_young(held: Held, fd: c_int, what: Use) -> Served {
     let (mut begin, mut tried) = (0, false);
     if what == Use::Wait && held.young.turns.load(Ordering::Relaxed) > 0 {
@@ -463,8 +469,7 @@ fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
     let mask = sys::block_signals();
     let next = match offer::grow(fd, held.side(), counts, &young.peer) {
         Outcome::Switched(segment) => {
-            let flags = sys::status_flags(fd).unwrap_or_default();
-            young.set_nonblocking(flags & libc::O_NONBLOCK != 0);
+            young.set_nonblocking(is_nonblocking_now(fd));
             held.attach(&segment);
             GROWN
         }

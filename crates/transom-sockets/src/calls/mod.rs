@@ -18,7 +18,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::sys::{self, Errno};
 
+/// The name of a call, which ends with a zero.
+pub(crate) const fn c_name(name: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
 /// The next definition of a call behind this library's; null, with `errno` set, if there is none.
+#[inline]
 pub(crate) fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let mut found = known.load(Ordering::Relaxed);
     if found.is_null() {
@@ -41,9 +50,8 @@ macro_rules! calls {
             pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
                 static NEXT: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
                     std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
-                const NAME: &str = concat!(stringify!($name), "\0");
-                let name = std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()).unwrap_or_default();
-                let found = $crate::calls::next(&NEXT, name);
+                const NAME: &std::ffi::CStr = $crate::calls::c_name(concat!(stringify!($name), "\0"));
+                let found = $crate::calls::next(&NEXT, NAME);
                 if found.is_null() {
                     return $none;
                 }
