@@ -309,7 +309,15 @@ int main(void) {
         pthread_join(t, NULL);
         pthread_join(t3, NULL);
     }
-    /* a completion queue overruns while another thread modifies the queue pair */
+    /* a completion queue that is smaller than the queue overruns while another thread modifies the pair */
+    SUCCEEDS(ibv_destroy_qp(e.qp));
+    struct ibv_qp_init_attr deep = {.send_cq = e.scq,
+                                    .recv_cq = e.rcq,
+                                    .cap = {256, 16, 4, 4, 0},
+                                    .qp_type = IBV_QPT_RC};
+    e.qp = MADE(ibv_create_qp(e.pd, &deep));
+    qp_state(f.qp, IBV_QPS_RESET);
+    pair_up(&e, &f, DEF);
     for (int i = 0; i < 20; i++) {
         struct ibv_qp_attr a = {.min_rnr_timer = 12};
         polling = 1;
