@@ -42,10 +42,10 @@ impl Inner {
         if last.as_ref().is_none_or(|last| last.number != completion.queue_pair) {
             *last = self.endpoints.get(&completion.queue_pair.0).and_then(Weak::upgrade);
         }
-        if let Some(endpoint) = last {
-            if completion.kind == CompletionKind::Receive {
-                endpoint.heard(); // one that failed has ended the connection
-            }
+        if let Some(endpoint) = last
+            && completion.kind == CompletionKind::Receive
+        {
+            endpoint.heard(); // one that failed has ended the connection
         }
     }
 }
