@@ -513,6 +513,7 @@ fn ps_lists_processes_with_switched_connections() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     if line != "ready\n" {
+        child.wait().unwrap();
         return eprintln!("SKIPPED: python3 is not installed");
     }
     let listed = |words: &[&str]| {

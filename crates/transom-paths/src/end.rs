@@ -104,9 +104,10 @@ pub(crate) unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 fn read<'a>(file: &CStr, room: &'a mut [u8]) -> Option<&'a [u8]> {
+    // No wait for a pipe in its place.
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     // SAFETY: a C string.
-    let fd =
-        unsafe { libc::open(file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+    let fd = unsafe { libc::open(file.as_ptr(), flags) };
     if fd < 0 {
         return None;
     }

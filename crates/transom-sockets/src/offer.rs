@@ -25,6 +25,8 @@ use super::table::{self, Socket};
 
 /// Bytes of the smallest rings of a segment that this process makes.
 const RING: u64 = 16 << 10;
+/// How files of the folder are opened: no link is followed, and no pipe in the place of one is waited for.
+const OPEN: c_int = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
 const SO_COOKIE: c_int = 57;
 const SO_TIMESTAMPING: c_int = 37;
 
@@ -278,7 +280,7 @@ pub(crate) fn listens(fd: c_int) {
         return;
     }
     let Some(name) = marker_name(at.port()) else { return };
-    let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let flags = libc::O_CREAT | libc::O_WRONLY | OPEN;
     let Ok(marker) = sys::open(&name, flags, 0o600) else { return };
     let _ = sys::write(marker, &sys::pid().to_ne_bytes());
     sys::close(marker);
@@ -293,7 +295,7 @@ fn is_marked(port: u16) -> bool {
 
 /// Whether the process of a marker lives. The marker of one that does not is taken away.
 fn is_live(marker: &CString) -> bool {
-    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let flags = libc::O_RDONLY | OPEN;
     let Ok(file) = sys::open(marker, flags, 0) else { return false };
     let mut pid = [0; 4];
     let read = sys::read(file, &mut pid);
@@ -618,7 +620,7 @@ fn group(file: c_int, cookie: u64) -> Group {
 }
 
 fn read_group(cookie: u64) -> Option<Group> {
-    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let flags = libc::O_RDONLY | OPEN;
     let file = sys::open(&directory_name()?, flags, 0).ok()?;
     let seen = group(file, cookie);
     sys::close(file);
@@ -628,7 +630,7 @@ fn read_group(cookie: u64) -> Option<Group> {
 /// Put an entry where `fits` says that it goes; `false`: nowhere.
 fn write_entry(new: &Entry, fits: impl Fn(&Entry) -> bool) -> bool {
     let Some(name) = directory_name() else { return false };
-    let flags = libc::O_CREAT | libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let flags = libc::O_CREAT | libc::O_RDWR | OPEN;
     let Ok(file) = sys::open(&name, flags, 0o600) else { return false };
     // Another process may take the same place at the same time.
     const TRIES: usize = 4;
