@@ -4,7 +4,7 @@
 //! by the side that writes. Zeros are a fresh header, but for what [`Header::prepare`] sets.
 //!
 //! Each side has four rings, each larger than the one before. Most connections need the smallest one only; a
-//! sender whose peer does not read goes on in a larger one ([`Session::grow`](super::session::Session::grow)).
+//! sender whose peer does not read goes on in a larger one ([`Session::larger`](super::session::Session::larger)).
 
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use super::wait::Wait;
