@@ -55,7 +55,7 @@ struct Waiter {
 struct Member {
     places: Option<Places>,
     depth: usize,
-    /// Its entries that were not retrieved.
+    /// The queue's entries that were not retrieved.
     entries: usize,
     gone: bool,
 }

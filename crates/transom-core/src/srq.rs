@@ -86,7 +86,7 @@ impl SharedReceiveQueue {
         std::mem::swap(unused, &mut self.receives);
     }
 
-    /// Its places, for the completion queues of the queue pairs that take receives of it.
+    /// The places of the queue, for the completion queues of the queue pairs that take receives of it.
     #[must_use]
     pub fn places(&self) -> Places {
         Places::of_shared(&self.places)

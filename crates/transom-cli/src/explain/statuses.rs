@@ -196,7 +196,7 @@ impl Status {
     }
 }
 
-/// What a status means, by its name or number; `None` if no interface has it.
+/// Describe a status, by its name or number; `None` if no interface has it.
 pub(super) fn explained(word: &str) -> Option<String> {
     let found: Vec<String> = all().filter(|one| one.is(word)).map(|one| one.page()).collect();
     (!found.is_empty()).then(|| found.join("\n"))

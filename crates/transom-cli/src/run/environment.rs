@@ -48,7 +48,7 @@ fn escaped(text: &str, special: &str, mark: char) -> String {
 mod tests {
     use super::*;
 
-    /// What `docker build` and `systemd-analyze` were seen to read back as it was.
+    /// Texts that `docker build` and `systemd-analyze` were seen to read back unchanged.
     #[test]
     fn quotes_and_signs_of_each_reader_are_escaped() {
         let variables = [("NAME", OsString::from(r#"a'b "c" \d $e 100%"#))];

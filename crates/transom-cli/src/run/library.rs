@@ -73,7 +73,7 @@ pub(super) fn for_this_loader(libraries: &Path, name: &str) -> PathBuf {
     if known { libraries.join("$LIB").join(name) } else { libraries.join(name) }
 }
 
-/// What `$LIB` stands for, and links that make each of them the directory of the libraries itself: Debian has a
+/// The names that `$LIB` stands for, and links that make each of them the directory of the libraries itself: Debian has a
 /// directory for each kind of machine, other systems have one of the first two.
 const LIB: [(&str, &str); 3] =
     [("lib64", "lib64"), ("lib", "lib"), ("lib/x86_64-linux-gnu", "x86_64-linux-gnu")];

@@ -163,7 +163,7 @@ impl Args {
         }
     }
 
-    /// What a word was meant for that is no program: the value of an option stands behind a `=`.
+    /// The likely meaning of a word that is no program: the value of an option stands behind a `=`.
     fn meant_as_a_value(&self, word: &OsStr) -> Option<String> {
         let word = word.to_str()?;
         if self.sockets.as_deref() == Some("on") && sockets::check(word).is_ok() {

@@ -46,7 +46,7 @@ pub(super) fn variables(
         Some(path) => std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)).into(),
         None => OsString::from(rules),
     };
-    // Its run-time library would end the program that finds another library before it.
+    // The sanitizer's run-time library would end the program that finds another library before it.
     let mut sanitizer = transom_environment::variable("ASAN_OPTIONS").unwrap_or_default();
     sanitizer.push(if sanitizer.is_empty() { "" } else { ":" });
     sanitizer.push("verify_asan_link_order=0");

@@ -665,7 +665,7 @@ mod tests {
         assert_eq!(update(&history, 1)["objects"][0]["peer"], "127.0.0.1:999");
     }
 
-    /// What is kept of processes that have ended has a bound, whatever they were.
+    /// The history keeps a bounded number of processes that have ended.
     #[test]
     fn of_processes_that_have_ended_the_latest_are_kept() {
         let mut history = History::new(0);
