@@ -126,14 +126,50 @@ fn v2_preloaded_libraries_come_before_those_that_a_program_brings() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let Some(program) = compiled(source, "brings-libraries", &words) else { return };
     let program = program.to_str().unwrap();
-    let without = run(&["--quiet", "--", program]);
+    let without = run(&["--quiet", "--no-preload", "--", program]);
     assert_eq!(text(&without.stdout), "its own, its own, 1\n", "{}", text(&without.stderr));
     // Verbs V156: said without being asked.
-    let said = text(&run(&["--", program]).stderr);
-    assert!(said.contains("a libibverbs of its own") && said.contains("--preload"), "{said}");
-    let with = run(&["--quiet", "--preload", "--", program]);
+    let said = text(&run(&["--no-preload", "--", program]).stderr);
+    assert!(said.contains("it has loaded a libibverbs of its own"), "{said}");
+    let with = run(&["--quiet", "--", program]);
     let ours = "InfiniBand channel adapter, RDMA_CM_EVENT_ESTABLISHED, 0\n";
     assert_eq!(text(&with.stdout), ours, "{}", text(&with.stderr));
+}
+
+/// Verbs V157: a program that loads its own libibverbs by name finds Transom's, and finds other libraries by
+/// its own run path.
+#[test]
+fn v157_a_library_that_a_program_loads_by_itself_is_transoms() {
+    let source = "const char *ibv_node_type_str(int n) { return \"its own\"; }";
+    let place = "loads/libibverbs-1de1263b.so.1.14";
+    std::fs::create_dir_all(file("loads")).unwrap();
+    let Some(own) = compiled(source, place, &["-shared", "-fPIC"]) else { return };
+    let other = "const char *other(void) { return \"found\"; }";
+    let Some(other) = compiled(other, "loads/libother.so", &["-shared", "-fPIC"]) else { return };
+    let source = r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        int main(int n, char **words) {
+            void *verbs = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
+            const char *(*name)(int) = (const char *(*)(int))dlsym(verbs, "ibv_node_type_str");
+            void *library = dlopen("libother.so", RTLD_NOW);
+            const char *(*other)(void) = (const char *(*)(void))dlsym(library, "other");
+            void *all = dlopen(NULL, RTLD_NOW), *none = dlopen("libnone.so.1", RTLD_NOW);
+            printf("%s, %s, %d, %s\n", name(1), other(), all != NULL, none ? "loaded" : dlerror());
+            return 0;
+        }"#;
+    // DT_RUNPATH, which the C library takes from whoever calls dlopen.
+    let run_path = format!("-Wl,--enable-new-dtags,-rpath,{}", other.parent().unwrap().display());
+    let Some(program) = compiled(source, "loads-libraries", &[&run_path, "-ldl"]) else { return };
+    let (program, own) = (program.to_str().unwrap(), own.to_str().unwrap());
+    let ends = |done: &Output, begin: &str| {
+        let said = text(&done.stdout);
+        let rest = ", found, 1, libnone.so.1: cannot open shared object file";
+        assert!(said.starts_with(&format!("{begin}{rest}")), "{said}{}", text(&done.stderr));
+    };
+    ends(&run(&["--quiet", "--", program, own]), "InfiniBand channel adapter");
+    // The names below /sys are led by the library that leads this one.
+    ends(&run(&["--quiet", "--no-paths", "--no-preload", "--", program, own]), "its own");
 }
 
 /// Verbs V156: what a program has used of Transom is said at its end, and `--require` makes nothing a status.
@@ -469,7 +505,7 @@ fn v8_a_private_version_that_is_missing_is_named() {
 /// Programs whose loader or run-time library would not have the preloaded one start, by themselves and as
 /// children; and what is known of them is said.
 #[test]
-fn programs_that_cannot_have_the_library_of_sockets_start() {
+fn programs_that_cannot_have_preloaded_libraries_start() {
     let source = r#"
         #include <stdio.h>
         #include <unistd.h>
@@ -488,7 +524,17 @@ fn programs_that_cannot_have_the_library_of_sockets_start() {
     ] {
         let Some(program) = compiled(source, name, &[how]) else { continue };
         let program = program.to_str().unwrap();
-        for words in [&[program][..], &[ordinary, program]] {
+        for words in [&[ordinary, program][..], &[program]] {
+            // Of a verbs program that is started by itself the command says that it cannot be served.
+            if words.len() > 1 || why.is_empty() {
+                let done = run(&[&["--quiet", "--"], words].concat());
+                let (said, complained) = (text(&done.stdout), text(&done.stderr));
+                assert!(
+                    said.ends_with("started 1\n") && done.status.success(),
+                    "{said}{complained}"
+                );
+                assert_eq!(complained, "", "{words:?}");
+            }
             let done = run(&[&["--sockets", "--explain", "--"], words].concat());
             let (said, complained) = (text(&done.stdout), text(&done.stderr));
             assert!(said.ends_with("started 1\n") && done.status.success(), "{said}{complained}");

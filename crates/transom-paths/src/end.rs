@@ -133,10 +133,9 @@ fn say(stages: &[u8], other: &str) {
             "it asked for the devices, and opened none; a device of another name? (transom run --device NAME)"
         ),
         "" => write!(line, "nothing asked Transom's libibverbs for a device"),
-        other => write!(
-            line,
-            "it has loaded a libibverbs of its own, {other}; transom run --preload puts Transom's before it"
-        ),
+        other => {
+            write!(line, "it has loaded a libibverbs of its own, {other}, which is not Transom's")
+        }
     };
     let _ = writeln!(line);
     let text = line.as_str();

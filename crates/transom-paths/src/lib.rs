@@ -1,5 +1,6 @@
 //! A library to be preloaded: calls that take a path go on to the next definition, with the paths of
-//! Transom's verbs device changed (Verbs V106). Nothing is allocated and nothing is started, so the
+//! Transom's verbs device changed (Verbs V106), and libraries that a program loads by itself are Transom's
+//! ([`load`]). Nothing else is allocated and nothing is started, so the
 //! calls serve before `main` and in signal handlers, too. At the end of a process that `transom run` leads
 //! to, the library says if no queue pair was made ([`end`]).
 #![allow(
@@ -11,6 +12,7 @@
 )]
 
 mod end;
+mod load;
 mod rewrite;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

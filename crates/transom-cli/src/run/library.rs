@@ -1,5 +1,6 @@
 //! Where the libraries are.
 
+use std::ffi::OsString;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
@@ -71,6 +72,15 @@ fn is_of_a_build(directory: &Path) -> bool {
 pub(super) fn for_this_loader(libraries: &Path, name: &str) -> PathBuf {
     let known = LIB.iter().all(|(lib, _)| libraries.join(lib).join(name).exists());
     if known { libraries.join("$LIB").join(name) } else { libraries.join(name) }
+}
+
+/// The variable that has AddressSanitizer start with another library before its own, which would end the
+/// program else.
+pub(super) fn any_link_order() -> (&'static str, OsString) {
+    let mut options = transom_environment::variable("ASAN_OPTIONS").unwrap_or_default();
+    options.push(if options.is_empty() { "" } else { ":" });
+    options.push("verify_asan_link_order=0");
+    ("ASAN_OPTIONS", options)
 }
 
 /// The names that `$LIB` stands for, and links that make each of them the directory of the libraries itself: Debian has a

@@ -27,9 +27,13 @@ pub(crate) struct Args {
     /// Share memory with processes of this host, whatever their addresses look like
     #[arg(long)]
     process: bool,
-    /// Load both libraries first: for programs that bring a libibverbs of their own
+    /// Do not load both libraries before those of the program: one that brings a libibverbs of its own uses
+    /// that
     #[arg(long)]
-    preload: bool,
+    no_preload: bool,
+    /// As without it: both libraries come before those of the program
+    #[arg(long = "preload", hide = true, overrides_with = "no_preload")]
+    _preload: bool,
     /// Leave path names alone: programs that look for the device in /sys do not find it then
     #[arg(long)]
     no_paths: bool,
@@ -75,7 +79,7 @@ pub(crate) struct Args {
         require_equals = true,
         default_missing_value = "on",
         conflicts_with_all = [
-            "tcp", "process", "preload", "no_paths", "kind", "device", "address",
+            "tcp", "process", "no_preload", "no_paths", "kind", "device", "address",
             "require"
         ]
     )]
@@ -214,22 +218,22 @@ impl Args {
         path.push(behind("LD_LIBRARY_PATH", ":"));
         let mut all = vec![("LD_LIBRARY_PATH", path)];
         let mut preloaded = Vec::new();
-        if self.preload {
-            preloaded
-                .extend(["libibverbs.so.1", "librdmacm.so.1"].map(|name| libraries.join(name)));
+        if !self.no_preload {
+            preloaded.extend(["libibverbs.so.1", "librdmacm.so.1"]);
         }
         if let Some(sysfs) = self.sysfs() {
             all.push(("TRANSOM_SYSFS", sysfs.into()));
-            preloaded.push(libraries.join(library::PATHS));
+            preloaded.push(library::PATHS);
         }
         if !preloaded.is_empty() {
             let mut list = OsString::new();
-            for library in preloaded {
+            for name in preloaded {
                 list.push(if list.is_empty() { "" } else { ":" });
-                list.push(library);
+                list.push(library::for_this_loader(libraries, name));
             }
             list.push(behind("LD_PRELOAD", ":"));
             all.push(("LD_PRELOAD", list));
+            all.push(library::any_link_order());
         }
         if self.tcp {
             all.push(("TRANSOM_PATH", "tcp".into()));

@@ -64,7 +64,7 @@ impl fmt::Display for Unrunnable {
             Unrunnable::Version { library, version } => write!(
                 f,
                 "{} needs {version} of libibverbs, a version for vendors' libraries that this Transom \
-                 does not know, so the loader would end the program; --preload does not help. Remove \
+                 does not know, so the loader would end the program. Remove \
                  that library from the program's way, or take a Transom that knows the number",
                 library.display()
             ),

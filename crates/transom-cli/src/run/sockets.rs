@@ -46,12 +46,7 @@ pub(super) fn variables(
         Some(path) => std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)).into(),
         None => OsString::from(rules),
     };
-    // The sanitizer's run-time library would end the program that finds another library before it.
-    let mut sanitizer = transom_environment::variable("ASAN_OPTIONS").unwrap_or_default();
-    sanitizer.push(if sanitizer.is_empty() { "" } else { ":" });
-    sanitizer.push("verify_asan_link_order=0");
-    let mut all =
-        vec![("LD_PRELOAD", list), ("TRANSOM_SOCKETS", rules), ("ASAN_OPTIONS", sanitizer)];
+    let mut all = vec![("LD_PRELOAD", list), ("TRANSOM_SOCKETS", rules), library::any_link_order()];
     if explain {
         all.push(("TRANSOM_EXPLAIN", "1".into()));
     }
