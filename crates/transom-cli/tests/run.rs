@@ -227,6 +227,56 @@ fn v156_what_a_program_has_used_is_said_at_its_end() {
     assert_eq!((code(&quiet), &*text(&quiet.stderr)), (Some(0), ""));
 }
 
+/// A limit of file sizes, a standard error that nobody reads and a pipe in place of the note end no program and
+/// change no status; nothing is said that is not known.
+#[test]
+fn v156_limits_and_pipes_of_the_user_end_no_program() {
+    let limited = |script: &str, words: &[&str]| {
+        let script = format!("ulimit -f 0; {script}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_transom")]).args(words);
+        command.output().unwrap()
+    };
+    let adapters = limited("\"$1\" adapters", &[]);
+    assert!(adapters.status.success(), "{adapters:?}");
+    let said = text(&adapters.stdout);
+    assert!(said.contains("the limit of file sizes (ulimit -f, RLIMIT_FSIZE) is below"), "{said}");
+
+    let source = r#"
+        #include <infiniband/verbs.h>
+        #include <signal.h>
+        int main(void) {
+            signal(SIGPIPE, SIG_DFL);
+            struct ibv_device **list = ibv_get_device_list(NULL);
+            struct ibv_context *context = ibv_open_device(list[0]);
+            struct ibv_pd *pd = ibv_alloc_pd(context);
+            struct ibv_cq *cq = ibv_create_cq(context, 1, NULL, NULL, 0);
+            struct ibv_qp_init_attr attr = {
+                .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+            struct ibv_qp_attr wrong = {.qp_state = IBV_QPS_RTS};
+            struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+            return !qp || !ibv_modify_qp(qp, &wrong, IBV_QP_STATE); /* which is explained */
+        }"#;
+    let Some(program) = compiled(source, "makes", &["-libverbs"]) else { return };
+    let program = program.to_str().unwrap();
+    let done = run(&["--require", "--", "sh", "-c", "ulimit -f 0; exec \"$0\"", program]);
+    let said = text(&done.stderr);
+    assert!(done.status.success() && said.contains("queue pairs: 1"), "{}: {said}", done.status);
+    assert!(!said.contains("made no queue pair"), "{said}");
+
+    for program in [program, "true"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = transom(&["--", program]).stderr(writer).status().unwrap();
+        assert!(status.success(), "{program}: {status}");
+    }
+    let pipe = "f=${TRANSOM_RUN#*:}; f=${f#*:}; rm \"$f\" && mkfifo \"$f\" && exec \"$0\"";
+    for program in [program, "true"] {
+        let done = run(&["--", "sh", "-c", pipe, program]);
+        assert!(done.status.success(), "{program}: {} {}", done.status, text(&done.stderr));
+    }
+}
+
 /// Verbs V32: the kind reaches the program, and a kind that there is not starts none.
 #[test]
 fn v32_the_kind_of_the_device() {

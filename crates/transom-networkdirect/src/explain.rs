@@ -25,7 +25,10 @@ impl Last {
         let before = self.0.swap(completion.denial, Ordering::AcqRel);
         if before != completion.denial && wanted() {
             let text = text_of(adapter, completion.denial);
-            eprintln!("transom: {}", text.as_deref().unwrap_or("refused; the record is gone"));
+            transom_fault::say!(
+                "transom: {}",
+                text.as_deref().unwrap_or("refused; the record is gone")
+            );
         }
     }
 

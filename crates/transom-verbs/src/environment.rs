@@ -15,7 +15,9 @@ pub(crate) fn addresses() -> Option<Vec<IpAddr>> {
     for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         match word.parse() {
             Ok(address) => found.push(address),
-            Err(_) => eprintln!("transom: TRANSOM_ADDRESSES: `{word}` is no IP address; left out"),
+            Err(_) => transom_fault::say!(
+                "transom: TRANSOM_ADDRESSES: `{word}` is no IP address; left out"
+            ),
         }
     }
     Some(found)
@@ -30,7 +32,9 @@ pub(crate) fn ports() -> Option<(u16, u16)> {
     match parsed {
         Some((low, high)) if low >= 1024 && low <= high => Some((low, high)),
         _ => {
-            eprintln!("transom: TRANSOM_PORTS: `{range}` is no range like 20000-20999; ignored");
+            transom_fault::say!(
+                "transom: TRANSOM_PORTS: `{range}` is no range like 20000-20999; ignored"
+            );
             None
         }
     }
@@ -54,7 +58,9 @@ pub(crate) fn iwarp() -> bool {
         Some("iwarp") => true,
         None | Some("roce") => false,
         Some(other) => {
-            eprintln!("transom: TRANSOM_AS: `{other}` is neither roce nor iwarp; roce it is");
+            transom_fault::say!(
+                "transom: TRANSOM_AS: `{other}` is neither roce nor iwarp; roce it is"
+            );
             false
         }
     }
@@ -69,7 +75,7 @@ pub(crate) fn device() -> &'static str {
         if transom_environment::is_device_name(&name) {
             return name;
         }
-        eprintln!(
+        transom_fault::say!(
             "transom: TRANSOM_DEVICE: {name:?} is no name of a device: {}; transom0 it is",
             transom_environment::DEVICE_NAMES
         );

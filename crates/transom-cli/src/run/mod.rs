@@ -158,7 +158,7 @@ impl Args {
             Ok(directory) => Some(directory),
             Err(error) => {
                 if !self.quiet {
-                    eprintln!(
+                    transom_fault::say!(
                         "transom: programs that look for the device in /sys do not find it: {error}"
                     );
                 }
@@ -196,7 +196,7 @@ impl Args {
                 Some(("TRANSOM_RUN", text))
             }
             Err(error) => {
-                eprintln!("transom: what the program uses will not be known: {error}");
+                transom_fault::say!("transom: what the program uses will not be known: {error}");
                 None
             }
         }
@@ -297,7 +297,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Err(unrunnable) => {
                 let code = refused(&unrunnable);
                 if let Some(hint) = args.meant_as_a_value(name) {
-                    eprintln!("    try: {hint}");
+                    transom_fault::say!("    try: {hint}");
                 }
                 return Ok(Some(code));
             }
@@ -312,7 +312,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         args.capture.remove_old()?;
         if !args.quiet && args.sockets.is_none() {
             let device = args.device.as_deref().unwrap_or("transom0");
-            eprintln!("transom: device {device}, libraries of {}", libraries.display());
+            transom_fault::say!("transom: device {device}, libraries of {}", libraries.display());
         }
         let mut command = Command::new(&program.path);
         command.arg0(name).args(arguments).envs(variables);
@@ -320,7 +320,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             command.envs(args.run_file());
         }
         let error = command.exec();
-        eprintln!("transom: start {}: {error}", program.path.display());
+        transom_fault::say!("transom: start {}: {error}", program.path.display());
         Ok(Some(ExitCode::from(126)))
     };
     match done() {
@@ -331,7 +331,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn refused(unrunnable: &Unrunnable) -> ExitCode {
-    eprintln!("transom: {unrunnable}");
+    transom_fault::say!("transom: {unrunnable}");
     ExitCode::from(unrunnable.status())
 }
 

@@ -63,5 +63,5 @@ pub(super) fn note(program: &Program, libraries: &Path) {
         }
         _ => return,
     };
-    eprintln!("transom: {} {why}: its connections stay with TCP", program.path.display());
+    transom_fault::say!("transom: {} {why}: its connections stay with TCP", program.path.display());
 }

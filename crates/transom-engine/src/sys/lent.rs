@@ -220,7 +220,8 @@ fn sealed(length: usize) -> std::io::Result<Fd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = Fd::from(rustix::fs::memfd_create("shared-by-transom", flags)?);
     // A page that is lacking is an error here, and a signal when it is touched first.
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length as u64)?;
+    let fill = || rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length as u64);
+    transom_fault::without_signals(fill).map_err(|e| super::region::too_large(e, length))?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
 }

@@ -35,6 +35,18 @@ pub(super) fn facts(fd: &Fd) -> std::io::Result<MemoryFacts> {
     })
 }
 
+/// Why memory of so many bytes cannot be had, in plain words where the user's limit is the reason.
+pub(super) fn too_large(error: rustix::io::Errno, length: usize) -> std::io::Error {
+    if error == rustix::io::Errno::FBIG {
+        let needed = length.div_ceil(1024);
+        let why = format!(
+            "the limit of file sizes (ulimit -f, RLIMIT_FSIZE) is below the {needed} KiB that it takes"
+        );
+        return std::io::Error::new(std::io::ErrorKind::FileTooLarge, why);
+    }
+    error.into()
+}
+
 /// Have forked children do without a mapping, which is this process's own.
 pub(super) fn never_forked(base: usize, length: usize) -> std::io::Result<()> {
     // SAFETY: nothing of the mapping changes in this process.
@@ -57,7 +69,9 @@ impl Region {
     pub(crate) fn create() -> std::io::Result<(Region, Fd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = Fd::from(rustix::fs::memfd_create("transom", flags)?);
-        rustix::fs::ftruncate(&fd, SIZE as u64)?;
+        // A limit of file sizes holds for memory, too.
+        transom_fault::without_signals(|| rustix::fs::ftruncate(&fd, SIZE as u64))
+            .map_err(|e| too_large(e, SIZE))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok((Region::map(&fd)?, fd))
     }

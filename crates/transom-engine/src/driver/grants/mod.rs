@@ -133,7 +133,8 @@ fn at_exit(status: i32) -> Option<i32> {
         // Threads of the program may still use it.
         std::mem::forget(shared);
     }
-    eprint!("{}", text::report(&review, &books.sites, &books.peers, books.wanted.backtrace));
+    let report = text::report(&review, &books.sites, &books.peers, books.wanted.backtrace);
+    transom_fault::say!("{}", report.trim_end_matches('\n'));
     let findings = !review.findings().is_empty() || review.left_out > 0;
     (books.wanted.strict && findings && status == 0).then_some(LEDGER_STATUS)
 }
