@@ -343,6 +343,15 @@ fn ports_order_of_events_and_queue_pairs_of_the_program() {
     run("ports");
 }
 
+/// Verbs V112.
+#[test]
+fn names_of_another_user_decide_about_no_port() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("names");
+}
+
 /// Verbs V97: each mistake has its sentence.
 #[test]
 fn mistakes_are_explained() {

@@ -45,7 +45,6 @@ pub(crate) use objects::cq::Cq;
 pub(crate) use objects::datagram_port::DatagramPort;
 pub(crate) use objects::listener::Listener;
 #[cfg(not(windows))]
-pub(crate) use objects::local_name::LocalName;
 pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;

@@ -1,50 +1,52 @@
 //! Names by which processes of one host find a port.
 
-use std::sync::Arc;
-
-use super::adapter::Owner;
 use super::{Adapter, Error, Result};
-use crate::driver;
+use crate::sys;
 
 /// A name that this process holds in its network namespace. Dropping it gives the name back.
 #[derive(Debug)]
-pub struct LocalName {
-    owner: Arc<Owner>,
-    name: Arc<driver::LocalName>,
+pub struct LocalName(#[allow(dead_code, reason = "held, not used")] sys::Name);
+
+/// Whose names count. Any user may take any name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamesOf {
+    /// Every user's.
+    Everyone,
+    /// This user's, and root's.
+    OursAndRoot,
+}
+
+impl NamesOf {
+    fn counts(self, user: u32) -> bool {
+        self == NamesOf::Everyone || user == 0 || sys::is_our_user(user)
+    }
 }
 
 impl Adapter {
-    /// Hold `name`, and tell `port` to processes that ask for it.
+    /// Hold `name`, and tell `port` to processes that look for it.
     ///
     /// # Errors
-    /// `SharingViolation` if the name is held; `InsufficientResources`; of an adapter that is gone,
-    /// `DeviceRemoved` or `Forked`.
-    pub fn hold_name(&self, name: &str, port: u16) -> Result<LocalName> {
-        let name = driver::LocalName::hold(self.0.present()?, name, port)
-            .map_err(|e| Error::link(e, &format!("hold the name {name}")))?;
-        Ok(LocalName { owner: self.0.clone(), name })
+    /// `SharingViolation` if the name is held by a process that counts; `InsufficientResources`; of an adapter
+    /// that is gone, `DeviceRemoved` or `Forked`.
+    pub fn hold_name(&self, name: &str, port: u16, whose: NamesOf) -> Result<LocalName> {
+        self.0.present()?;
+        sys::Name::hold(name, port, |user| whose.counts(user))
+            .map(LocalName)
+            .map_err(|e| Error::link(e, &format!("hold the name {name}")))
     }
 
-    /// Whether a process of this network namespace holds `name`.
+    /// Whether a process of this network namespace that counts holds `name`. Where the kernel does not say
+    /// whose names are (before Linux 5.3, or without `unix_diag`): none.
     #[must_use]
-    pub fn is_name_held(name: &str) -> bool {
-        driver::LocalName::is_held(name)
+    pub fn is_name_held(name: &str, whose: NamesOf) -> bool {
+        sys::holders(name).is_ok_and(|all| all.iter().any(|one| whose.counts(one.user)))
     }
 
-    /// The port that the holder of `name` tells. `None`: no process of this user, and none of root's,
-    /// holds it. Waits for a holder that is stopped, two seconds at most.
-    ///
-    /// # Errors
-    /// `IoTimeout` if the holder says nothing.
-    pub fn ask_name(name: &str) -> Result<Option<u16>> {
-        driver::LocalName::ask(name).map_err(|e| Error::link(e, &format!("ask for {name}")))
-    }
-}
-
-impl Drop for LocalName {
-    fn drop(&mut self) {
-        if self.owner.here().is_ok() {
-            self.name.close();
-        }
+    /// The port that the holder of `name` tells. `None`: no process of this user, and none of root's, holds it.
+    #[must_use]
+    pub fn port_of_name(name: &str) -> Option<u16> {
+        let found = sys::holders(name).unwrap_or_default();
+        let ours = found.iter().find(|one| sys::is_our_user(one.user));
+        Some(ours.or_else(|| found.iter().find(|one| one.user == 0))?.number)
     }
 }

@@ -29,7 +29,7 @@ pub use connector::{ConnectionInfo, Connector, Listener};
 pub use datagram_port::DatagramPort;
 pub use error::{Error, Result};
 #[cfg(not(windows))]
-pub use local_name::LocalName;
+pub use local_name::{LocalName, NamesOf};
 pub use memory::{Domain, Reservation, Window, WindowError};
 pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};

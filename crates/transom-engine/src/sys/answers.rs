@@ -123,6 +123,97 @@ fn bytes<const N: usize>(answer: &[u8], at: usize) -> Option<[u8; N]> {
     answer.get(at..)?.first_chunk().copied()
 }
 
+// ---- about the Unix sockets of a namespace (netlink, sock_diag) ----
+
+/// `NLM_F_DUMP`: a list.
+const LIST: u16 = 0x300;
+/// `NLMSG_ERROR` and `NLMSG_DONE`.
+const REFUSED: u16 = 2;
+const ENDED: u16 = 3;
+const AF_UNIX: u8 = 1;
+/// `TCP_CLOSE`, as a bit: sockets that neither listen nor are connected.
+const BOUND: u32 = 1 << 7;
+/// `UDIAG_SHOW_NAME` and `UDIAG_SHOW_UID`, and the attributes that they bring.
+const SHOWN: u32 = 0x41;
+const UNIX_NAME: u16 = 0;
+const UNIX_USER: u16 = 7;
+/// Behind the header: `struct unix_diag_req`, and `struct unix_diag_msg`. Attributes follow the latter.
+const UNIX_QUESTION: usize = 24;
+const ABOUT_UNIX: usize = 16;
+
+/// A query for the names of all sockets that are bound and nothing more, and their users.
+pub(super) fn question_of_names() -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + UNIX_QUESTION);
+    bytes.extend(((HEADER + UNIX_QUESTION) as u32).to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend((REQUEST | LIST).to_ne_bytes());
+    bytes.extend([0; 8]); // sequence, port
+    bytes.extend([AF_UNIX, 0, 0, 0]);
+    bytes.extend(BOUND.to_ne_bytes());
+    bytes.extend([0; 4]); // any inode
+    bytes.extend(SHOWN.to_ne_bytes());
+    bytes.extend([0xff; 8]); // no cookie
+    bytes
+}
+
+/// A process that holds a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NameHolder {
+    /// The user who has made its socket.
+    pub(crate) user: u32,
+    /// The number that it tells.
+    pub(crate) number: u16,
+    /// Which of the name's holders it is.
+    pub(crate) place: u32,
+}
+
+/// A part of the kernel's list of names.
+#[derive(Debug, Default)]
+pub(super) struct NameList {
+    /// Sockets in this part.
+    pub(super) sockets: usize,
+    /// Those that hold the name.
+    pub(super) found: Vec<NameHolder>,
+    /// Nothing follows.
+    pub(super) ended: bool,
+    /// The kernel has no such list: its reason.
+    pub(super) refused: Option<i32>,
+}
+
+/// The holders of `name` in a part of the list: those of `NAME=NUMBER#PLACE`.
+pub(super) fn name_holders(part: &[u8], name: &[u8]) -> NameList {
+    let mut list = NameList::default();
+    for message in messages(part) {
+        match bytes(message, 4).map(u16::from_ne_bytes) {
+            Some(ENDED) => list.ended = true,
+            Some(REFUSED) => {
+                list.refused =
+                    Some(bytes(message, HEADER).map_or(0, i32::from_ne_bytes).saturating_neg());
+            }
+            Some(BY_FAMILY) => {
+                list.sockets += 1;
+                list.found.extend(name_holder(message, name));
+            }
+            _ => {}
+        }
+    }
+    list
+}
+
+fn name_holder(message: &[u8], name: &[u8]) -> Option<NameHolder> {
+    let (mut holds, mut user) = (None, None);
+    for (kind, value) in attributes_of(message.get(HEADER + ABOUT_UNIX..)?) {
+        match kind {
+            // A zero precedes names that are no paths.
+            UNIX_NAME => holds = value.strip_prefix(&[0]).and_then(|of| of.strip_prefix(name)),
+            UNIX_USER => user = bytes(value, 0).map(u32::from_ne_bytes),
+            _ => {}
+        }
+    }
+    let (number, place) = str::from_utf8(holds?.strip_prefix(b"=")?).ok()?.split_once('#')?;
+    Some(NameHolder { user: user?, number: number.parse().ok()?, place: place.parse().ok()? })
+}
+
 // ---- about addresses (netlink, rtnetlink) ----
 
 /// `RTM_DELADDR`.
@@ -137,19 +228,18 @@ pub(super) const LOCAL_ADDRESS: u16 = 2;
 const ALIGN: usize = 4;
 
 /// The addresses that a batch of messages says were removed from an interface.
-pub(super) fn removed(mut news: &[u8]) -> impl Iterator<Item = IpAddr> {
+pub(super) fn removed(news: &[u8]) -> impl Iterator<Item = IpAddr> {
+    let is_removal = |message: &&[u8]| bytes(message, 4).map(u16::from_ne_bytes) == Some(REMOVED);
+    messages(news).filter(is_removal).filter_map(address_of)
+}
+
+/// The messages of a batch, up to the first that is cut short.
+fn messages(mut batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        loop {
-            let length = u32::from_ne_bytes(bytes(news, 0)?) as usize;
-            let message = news.get(..length).filter(|_| length >= HEADER)?;
-            news = news.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
-            if bytes(message, 4).map(u16::from_ne_bytes) == Some(REMOVED) {
-                match address_of(message) {
-                    None => {}
-                    found => return found,
-                }
-            }
-        }
+        let length = u32::from_ne_bytes(bytes(batch, 0)?) as usize;
+        let message = batch.get(..length).filter(|_| length >= HEADER)?;
+        batch = batch.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
+        Some(message)
     })
 }
 

@@ -50,6 +50,8 @@ mod local;
 #[cfg_attr(windows, allow(dead_code, reason = "the text of /proc/self/maps is Linux's"))]
 mod maps;
 mod message;
+#[cfg_attr(windows, path = "windows/names.rs")]
+mod names;
 #[cfg(test)]
 #[cfg_attr(windows, path = "windows/tests/own.rs")]
 #[cfg_attr(not(windows), path = "tests/own.rs")]
@@ -104,6 +106,7 @@ pub(crate) use lent::{Borrowed, Lent};
 pub(crate) use local::{Local, LocalListener};
 pub use maps::PageError;
 pub use message::{IpFields, Message};
+pub(crate) use names::{Name, holders};
 #[cfg(test)]
 #[cfg(not(windows))]
 pub(crate) use pages::hold as hold_maps;

@@ -64,10 +64,7 @@ impl Id {
             }
             (local, peer, inner.parameters.limits())
         };
-        let peer = match port::find(&self.context, peer) {
-            Ok(peer) => peer,
-            Err(error) => return self.failed(error.status, Vec::new()),
-        };
+        let peer = port::find(&self.context, peer);
         let connector = match self.context.adapter.connector() {
             Ok(connector) => Arc::new(connector),
             Err(error) => return self.failed(error.status, Vec::new()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use transom_engine::raw;
 
-use super::port::{Port, Wish};
+use super::port::{self, Port, Wish};
 use super::{Id, Inner, State};
 use crate::abi::cm_event;
 use crate::errno::{Errno, Result};
@@ -24,6 +24,14 @@ impl Id {
             Errno::EADDRINUSE => explain::refused(error, || {
                 format!("rdma_bind_addr: another id of this host has port {} there", address.port())
             }),
+            Errno::EADDRNOTAVAIL
+                if port::takes_rights(address.port())
+                    && port::is_here(&self.context, address.ip()) =>
+            {
+                explain::refused(Errno::EACCES, || {
+                    format!("rdma_bind_addr: port {} takes CAP_NET_BIND_SERVICE", address.port())
+                })
+            }
             Errno::EADDRNOTAVAIL => explain::refused(error, || {
                 format!("rdma_bind_addr: {} is no address of this host", address.ip())
             }),

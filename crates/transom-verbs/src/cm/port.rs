@@ -3,11 +3,13 @@
 //! A port of an id is a name in the network namespace, so that no other id gets it, and the TCP port of
 //! the same number where that is free: peers on other hosts, iWARP adapters among them, find the listener
 //! there. Where a TCP socket has the number, the listener has another one, which a second name tells to
-//! processes of this host.
+//! processes of this host. Any user may take a name, as any user may take a port of TCP or of rdma_cm in the
+//! kernel; those below `ip_unprivileged_port_start` are root's, and so are their names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use transom_engine::raw::NamesOf;
 use transom_engine::{Status, raw};
 
 use crate::context::Context;
@@ -44,6 +46,18 @@ fn told(address: SocketAddr) -> String {
     format!("{}/at", held(address))
 }
 
+/// Whether a bind of this port takes a right (Linux, `cma_use_port`, `inet_port_requires_bind_service`).
+pub(super) fn takes_rights(port: u16) -> bool {
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let first = first.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024);
+    (1..first).contains(&port)
+}
+
+/// Whether an address is one of this host's.
+pub(super) fn is_here(context: &Context, ip: IpAddr) -> bool {
+    ip.is_loopback() || ip.is_unspecified() || context.index_of(ip).is_some()
+}
+
 fn of_one_family(one: IpAddr, other: IpAddr) -> bool {
     one.is_ipv4() == other.is_ipv4()
 }
@@ -72,11 +86,13 @@ impl Wish {
     /// The names: `EADDRINUSE` if another id has one of them, or one that overlaps.
     fn claim(self, adapter: &raw::Adapter) -> Result<Vec<raw::LocalName>> {
         let port = self.address.port();
+        let whose = if takes_rights(port) { NamesOf::OursAndRoot } else { NamesOf::Everyone };
         let mut names = Vec::new();
         for own in self.own() {
-            names.push(adapter.hold_name(&held(own), port)?);
+            names.push(adapter.hold_name(&held(own), port, whose)?);
         }
-        let taken = self.others().into_iter().any(|other| raw::Adapter::is_name_held(&held(other)));
+        let is_held = |other| raw::Adapter::is_name_held(&held(other), whose);
+        let taken = self.others().into_iter().any(is_held);
         if taken { Err(Errno::EADDRINUSE) } else { Ok(names) }
     }
 
@@ -150,7 +166,7 @@ impl Port {
     fn tell(&mut self, adapter: &raw::Adapter) -> Result {
         let port = self.of_tcp()?;
         for own in self.wish.own() {
-            self.names.push(adapter.hold_name(&told(own), port)?);
+            self.names.push(adapter.hold_name(&told(own), port, NamesOf::OursAndRoot)?);
         }
         explain::line(&format!(
             "rdma_cm's port {} is a TCP socket's, too: programs on this host, of this user or if this is \
@@ -168,22 +184,14 @@ fn anywhere(adapter: &raw::Adapter, wish: Wish) -> Result<raw::Listener> {
 }
 
 /// Where the listener of a port of a peer's is.
-///
-/// # Errors
-/// `IoTimeout`: a process of this host has the port, and is stopped.
-pub(super) fn find(context: &Context, peer: SocketAddr) -> raw::Result<SocketAddr> {
+pub(super) fn find(context: &Context, mut peer: SocketAddr) -> SocketAddr {
     let ip = peer.ip();
-    if !ip.is_loopback() && context.index_of(ip).is_none() {
-        return Ok(peer);
-    }
-    let all = ALL.into_iter().filter(|all| of_one_family(*all, ip));
-    for ip in std::iter::once(ip).chain(all) {
-        let found = raw::Adapter::ask_name(&told(SocketAddr::new(ip, peer.port())))?;
-        if let Some(port) = found {
-            let mut at = peer;
-            at.set_port(port);
-            return Ok(at);
+    if is_here(context, ip) {
+        let all = ALL.into_iter().filter(|all| of_one_family(*all, ip));
+        let names = std::iter::once(ip).chain(all).map(|ip| told(SocketAddr::new(ip, peer.port())));
+        if let Some(port) = names.into_iter().find_map(|name| raw::Adapter::port_of_name(&name)) {
+            peer.set_port(port);
         }
     }
-    Ok(peer)
+    peer
 }

@@ -14,7 +14,6 @@ mod cq_tests;
 pub(crate) mod datagram_port;
 pub(crate) mod listener;
 #[cfg(not(windows))]
-pub(crate) mod local_name;
 pub(crate) mod port_map;
 pub(crate) mod qp;
 mod receiver_room;

@@ -1,0 +1,31 @@
+//! Names that processes of one host hold: not built for this system.
+
+use super::IoError;
+use super::socket::UNSUPPORTED;
+
+/// A process that holds a name.
+#[derive(Debug)]
+pub(crate) struct NameHolder {
+    pub(crate) user: u32,
+    pub(crate) number: u16,
+}
+
+/// A name that this process holds. There is none on this system.
+#[derive(Debug)]
+pub(crate) enum Name {}
+
+impl Name {
+    /// Refused.
+    pub(crate) fn hold(
+        _name: &str,
+        _number: u16,
+        _counts: impl Fn(u32) -> bool,
+    ) -> Result<Name, IoError> {
+        Err(UNSUPPORTED)
+    }
+}
+
+/// Refused.
+pub(crate) fn holders(_name: &str) -> Result<Vec<NameHolder>, IoError> {
+    Err(UNSUPPORTED)
+}
