@@ -129,6 +129,80 @@ fn d01_a_token_is_for_one_process() {
     two.end();
 }
 
+/// Another user, or a hostile process of this one, comes first and leaves a descriptor whose last close takes hours
+/// in the giver's socket: the process for which the token is gets its socket nevertheless.
+#[test]
+fn d01_what_another_process_leaves_keeps_no_socket_from_its_taker() {
+    let two = Two::new();
+    let theirs = end(&two.a, two.s);
+    let waiting = theirs.receive(0);
+    let token = two.b.provider.duplicate(two.t, std::process::id()).unwrap();
+    // The peer of the stranger's connection takes nothing.
+    let peer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&peer, 4096).unwrap();
+    let mut stranger = another_process("stranger");
+    let at = peer.local_addr().unwrap();
+    writeln!(stranger.stdin.as_mut().unwrap(), "{token:08x} {at}").unwrap();
+    let unread =
+        std::thread::spawn(move || (0..24).map(|_| peer.accept().unwrap().0).collect::<Vec<_>>());
+    assert!(stranger.wait().unwrap().success());
+    let unread = unread.join().unwrap();
+    let other = Process::new();
+    let u = take(&other, token).unwrap();
+    end(&other, u).send(5);
+    assert_eq!(two.a.ended(&waiting), (None, 5));
+    two.b.close(two.t);
+    other.provider.cleanup();
+    two.end();
+    drop(unread);
+}
+
+/// In the stranger: hand over a connection with bytes that its peer does not take, and a long SO_LINGER time.
+fn give_what_is_slow_to_close() {
+    use std::io::{ErrorKind, IoSlice};
+    use std::mem::MaybeUninit;
+    use std::net::TcpStream;
+    use std::os::fd::AsFd;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt};
+    use rustix::process::Uid;
+
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let (token, at) = line.trim().split_once(' ').unwrap();
+    if rustix::process::geteuid().is_root() {
+        let user = Uid::from_raw(54_321);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+    }
+    let name = SocketAddr::from_abstract_name(format!("transom/duplicate/{token}")).unwrap();
+    // Of each try, the last close is the giver's if that is the later one.
+    for _ in 0..24 {
+        let mut slow = TcpStream::connect(at).unwrap();
+        sockopt::set_socket_send_buffer_size(&slow, 4096).unwrap();
+        sockopt::set_socket_linger(&slow, Some(std::time::Duration::from_secs(20_000))).unwrap();
+        slow.set_nonblocking(true).unwrap();
+        loop {
+            match slow.write(&[0; 65_536]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        slow.set_nonblocking(false).unwrap();
+        let to = UnixStream::connect_addr(&name).unwrap();
+        let fds = [slow.as_fd()];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        let _ = sendmsg(&to, &[IoSlice::new(b"x")], &mut control, SendFlags::NOSIGNAL);
+        std::thread::spawn(move || drop((slow, to)));
+    }
+    // Closes that wait here end with the process.
+    std::process::exit(0);
+}
+
 /// WSD D-9: a listening socket goes on listening in the other process, at its address.
 #[test]
 fn d09_a_listener_goes_to_another_process() {
@@ -269,6 +343,7 @@ fn w22_the_other_process() {
             // Until it is killed.
             let _ = std::io::stdin().read_line(&mut String::new());
         }
+        ["stranger"] => give_what_is_slow_to_close(),
         ["refused"] => {
             use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
             let (other, listener) = (Process::new(), process.listener(4));

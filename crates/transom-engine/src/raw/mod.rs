@@ -12,6 +12,8 @@ mod datagram_port;
 mod error;
 #[cfg(not(windows))]
 mod local_name;
+#[cfg(not(windows))]
+mod local_socket;
 mod memory;
 mod port_map;
 mod queue_pair;
@@ -30,6 +32,8 @@ pub use datagram_port::DatagramPort;
 pub use error::{Error, Result};
 #[cfg(not(windows))]
 pub use local_name::{LocalName, NamesOf};
+#[cfg(not(windows))]
+pub use local_socket::{LocalPlace, LocalSocket};
 pub use memory::{Domain, Reservation, Window, WindowError};
 pub use port_map::{MappedPort, PortQuestion};
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairOptions};

@@ -24,7 +24,7 @@ use rustix::net::{
 };
 
 use super::releases::is_behind;
-use super::{Fd, IoError, perturb};
+use super::{Fd, IoError, pause, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
 
@@ -67,6 +67,27 @@ impl LocalListener {
         &self.0
     }
 
+    /// Wait for a connection. `None`: it is [shut](LocalListener::shut).
+    pub(crate) fn wait(&self) -> Option<Local> {
+        const RETRY: Duration = Duration::from_millis(20);
+        loop {
+            match self.accept() {
+                Ok(local) => return Some(local),
+                Err(IoError::NotNow) => {
+                    let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
+                }
+                // Descriptors are short, or too much waits to be released.
+                Err(IoError::Exhausted) => pause(RETRY),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Take no connection from now on.
+    pub(crate) fn shut(&self) {
+        let _ = net::shutdown(&self.0, net::Shutdown::Both);
+    }
+
     /// The next connection, if there is one, and not too much waits to be released.
     pub(crate) fn accept(&self) -> Result<Local> {
         if is_behind() {
@@ -80,7 +101,7 @@ impl LocalListener {
 impl Drop for LocalListener {
     /// Leave nothing in it, and no way into it: then its close, which frees the name, waits for nobody.
     fn drop(&mut self) {
-        let _ = net::shutdown(&self.0, net::Shutdown::Both);
+        self.shut();
         loop {
             match self.accept() {
                 Ok(_) => {}
@@ -115,6 +136,12 @@ impl Local {
     /// The user at the other end, as the kernel noted when it connected or began to listen.
     pub(crate) fn user(&self) -> Option<u32> {
         sockopt::socket_peercred(&self.0).ok().map(|who| who.uid.as_raw())
+    }
+
+    /// The process at the other end, of the same moment.
+    pub(crate) fn process(&self) -> Option<u32> {
+        let process = sockopt::socket_peercred(&self.0).ok()?.pid;
+        u32::try_from(process.as_raw_nonzero().get()).ok()
     }
 
     /// Send `bytes` (few: they fit) and a descriptor.
@@ -162,13 +189,16 @@ impl Local {
         }
     }
 
-    /// Receive what comes within `limit`. 0: nothing will.
-    pub(crate) fn receive_within(&self, bytes: &mut [u8], limit: Duration) -> Result<usize> {
-        let limit = Timespec::try_from(limit).map_err(|_| IoError::TimedOut)?;
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        match poll(&mut fds, Some(&limit)) {
+    /// Receive what comes within `limit`; none: for ever. 0: nothing will.
+    pub(crate) fn receive_within(
+        &self,
+        bytes: &mut [u8],
+        limit: Option<Duration>,
+    ) -> Result<usize> {
+        let limit = limit.map(Timespec::try_from).transpose().map_err(|_| IoError::TimedOut)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], limit.as_ref()) {
             Ok(0) => Err(IoError::TimedOut),
-            _ => Ok(net::recv(&self.0, bytes, RecvFlags::DONTWAIT)?.0),
+            _ => Ok(self.receive_handover(bytes)?.0),
         }
     }
 

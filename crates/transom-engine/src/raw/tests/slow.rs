@@ -49,7 +49,7 @@ enum Way {
 const WAYS: [Way; 3] = [Way::Plain, Way::OutOfBand, Way::Two];
 
 /// Put slow sockets into `to`, so that the last handle of them lies there; the other ends of them.
-fn give(to: &Local, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
+fn give(to: impl AsFd, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
     let count = if matches!(way, Way::Two) { 2 } else { 1 };
     let (sockets, others): (Vec<_>, Vec<_>) = (0..count).map(|_| slow()).unzip();
     let fds: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
@@ -58,7 +58,7 @@ fn give(to: &Local, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
     assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
     let band = if matches!(way, Way::OutOfBand) { SendFlags::OOB } else { SendFlags::empty() };
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | band;
-    match rustix::net::sendmsg(to.fd(), &[IoSlice::new(bytes)], &mut control, flags) {
+    match rustix::net::sendmsg(&to, &[IoSlice::new(bytes)], &mut control, flags) {
         Ok(_) => {}
         // Linux before 5.15 has no bytes out of band in these sockets; and the other side may be gone.
         Err(Errno::OPNOTSUPP | Errno::PIPE) => {
@@ -69,7 +69,7 @@ fn give(to: &Local, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
         Err(e) => panic!("{e}"),
     }
     if matches!(way, Way::OutOfBand) {
-        to.ring();
+        let _ = rustix::net::send(&to, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
     drop(fds);
     // The other side may have released them already: then this is the close that waits.
@@ -128,7 +128,7 @@ fn another_user_s_descriptors_keep_no_connection_waiting() {
         let given: Vec<_> = WAYS
             .map(|way| {
                 let local = Local::connect(&name(at)).unwrap();
-                give(&local, way, &offer())
+                give(local.fd(), way, &offer())
             })
             .into();
         return given_until_the_end(given);
@@ -147,7 +147,7 @@ fn our_own_user_s_offers_keep_no_connection_waiting() {
         let given: Vec<_> = WAYS
             .map(|way| {
                 let local = Local::connect(&name(at)).unwrap();
-                give(&local, way, &offer())
+                give(local.fd(), way, &offer())
             })
             .into();
         return given_until_the_end(given);
@@ -192,7 +192,7 @@ fn a_peer_s_descriptors_keep_no_other_connection_waiting() {
                 let end = connected_with(at, &process());
                 let link = Link::all(&end.adapter.0.shared).remove(0);
                 // Two messages: behind the first one the other side may not listen any more.
-                let given = [(); 2].map(|()| give(link.bell.get().unwrap(), way, &[1]));
+                let given = [(); 2].map(|()| give(link.bell.get().unwrap().fd(), way, &[1]));
                 (given, end)
             })
             .into();
@@ -238,9 +238,9 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     for way in WAYS {
         let (active, unaccepted) = (Local::connect(at).unwrap(), Local::connect(at).unwrap());
         let passive = listener.accept().unwrap();
-        others.push(give(&active, way, &[1]));
-        others.push(give(&unaccepted, way, &[1]));
-        others.push(give(&passive, way, &[1]));
+        others.push(give(active.fd(), way, &[1]));
+        others.push(give(unaccepted.fd(), way, &[1]));
+        others.push(give(passive.fd(), way, &[1]));
         let got = passive.receive_handover(&mut [0; 8]);
         assert!(matches!(
             (way, got),
@@ -261,6 +261,31 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     drop(others);
     until("all is released", || !is_behind());
     listener.accept().unwrap();
+}
+
+/// Clients of inspections that put descriptors into their sockets and read nothing keep no other from its answer.
+#[test]
+fn what_a_client_leaves_keeps_no_answer_waiting() {
+    if !alone("slow::what_a_client_leaves_keeps_no_answer_waiting") {
+        return;
+    }
+    let end = End::new(&Options { inspect: true, ..Options::from_env() });
+    let folder = transom_inspect::Folder::of_user().unwrap();
+    let process = std::process::id();
+    let own = |path: &std::path::PathBuf| {
+        path.file_name().unwrap().to_string_lossy().starts_with(&format!("{process}-"))
+    };
+    let all = std::fs::read_dir(folder.path()).unwrap();
+    let socket = all.map(|entry| entry.unwrap().path()).find(own).unwrap();
+    let given = WAYS.map(|way| {
+        let client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        (give(&client, way, &[1]), client)
+    });
+    for (_, client) in &given {
+        client.shutdown(std::net::Shutdown::Read).unwrap();
+    }
+    assert_eq!(transom_inspect::ask(process).unwrap().process.adapters, 1);
+    drop(end);
 }
 
 /// Have this process hold the lock of a mapping's file, as long as it lives: a thread writes to the file out
