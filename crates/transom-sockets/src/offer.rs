@@ -208,6 +208,18 @@ fn is_here(ip: IpAddr) -> bool {
 /// The cookie of the TCP socket of this network namespace that is at `at` and connected to `to`, if it
 /// belongs to this user.
 fn cookie_of(at: SocketAddr, to: SocketAddr) -> Option<u64> {
+    other_end(at, to).filter(|end| end.user == sys::user()).map(|end| end.cookie)
+}
+
+/// A TCP socket, as the kernel knows it.
+struct OtherEnd {
+    cookie: u64,
+    user: u32,
+    /// A process has it. One that is not accepted yet is shown as root's.
+    is_held: bool,
+}
+
+fn other_end(at: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
     const NETLINK_SOCK_DIAG: c_int = 4;
     const BY_FAMILY: u16 = 20;
     const MESSAGE: usize = 16;
@@ -244,12 +256,12 @@ fn cookie_of(at: SocketAddr, to: SocketAddr) -> Option<u64> {
     let kind = u16::from_ne_bytes([*answer.get(4)?, *answer.get(5)?]);
     // The same ports: a kernel that answers with a listener has found no connection.
     let same = answer.get(MESSAGE + 4..MESSAGE + 8)? == ask.get(MESSAGE + 8..MESSAGE + 12)?;
-    let user = number(MESSAGE + 64)?;
-    if kind != BY_FAMILY || !same || user != sys::user() {
+    if kind != BY_FAMILY || !same {
         return None;
     }
     let (low, high) = (number(MESSAGE + 44)?, number(MESSAGE + 48)?);
-    Some(u64::from(high) << 32 | u64::from(low))
+    let cookie = u64::from(high) << 32 | u64::from(low);
+    Some(OtherEnd { cookie, user: number(MESSAGE + 64)?, is_held: number(MESSAGE + 68)? != 0 })
 }
 
 /// As the kernel's tables have them: a socket of IPv6 that speaks IPv4 is found by its IPv4 addresses.
@@ -282,7 +294,7 @@ pub(crate) fn listens(fd: c_int) {
     let Some(name) = marker_name(at.port()) else { return };
     let flags = libc::O_CREAT | libc::O_WRONLY | OPEN;
     let Ok(marker) = sys::open(&name, flags, 0o600) else { return };
-    let _ = sys::write(marker, &sys::pid().to_ne_bytes());
+    let _ = sys::write_quietly(marker, &sys::pid().to_ne_bytes());
     sys::close(marker);
     sweep();
 }
@@ -335,13 +347,19 @@ pub(crate) fn grow(fd: c_int, side: Side, counts: (u64, u64), peer: &AtomicU64) 
         (is_here(to.ip()), Why::Elsewhere),
         (wanted(listening), why_not()),
         (is_ordinary(fd), Why::Options),
+        (sys::may_write(LIST), Why::Limit),
     ];
     if let Some((_, why)) = judged.into_iter().find(|(holds, _)| !holds) {
         return Outcome::Never(why);
     }
     let grown = match side {
-        Side::Active if is_marked(to.port()) => offer(fd, (at, to), counts),
-        Side::Active => Err(Why::NoListener),
+        Side::Active if !is_marked(to.port()) => Err(Why::NoListener),
+        // A process of this user could claim the connection in the place of another user's.
+        Side::Active => match other_end(to, at) {
+            Some(end) if !end.is_held => return Outcome::Later,
+            Some(end) if end.user == sys::user() => offer(fd, (at, to), counts),
+            _ => Err(Why::OtherUser),
+        },
         Side::Passive => {
             if peer.load(Ordering::Relaxed) == 0 {
                 peer.store(cookie_of(to, at).unwrap_or_default(), Ordering::Relaxed);
@@ -605,6 +623,8 @@ const GROUP: usize = 8;
 const GROUPS: u64 = 2048;
 
 type Group = [u8; ENTRY * GROUP];
+/// Bytes that the file with all groups has.
+const LIST: u64 = GROUPS * size_of::<Group>() as u64;
 
 fn place(cookie: u64) -> i64 {
     // Cookies are counted up, a few for each processor.
@@ -686,7 +706,13 @@ fn open(id: u32, cookie: u64) -> Option<Segment> {
     if user != sys::user() || length < HEADER as u64 || length > 1 << 30 {
         return None;
     }
-    let at = sys::attach_memory(id).ok()?;
+    let at = sys::attach_memory(id, length as usize).ok()?;
+    // While it is attached, its number is no other memory's.
+    if sys::about_memory(id) != Some((length, user)) {
+        // SAFETY: attached above, and used by no other call.
+        unsafe { sys::unmap(at, length as usize) };
+        return None;
+    }
     let header = at.cast::<Header>();
     // SAFETY: the mapping has room for it, and begins at a page.
     let words = unsafe { &*header };

@@ -33,10 +33,11 @@ pub(crate) enum Why {
     Sets,
     Busy,
     Memory,
+    Limit,
 }
 
 /// All of them, and what is said.
-const REASONS: [(Why, &str); 18] = [
+const REASONS: [(Why, &str); 19] = [
     (Why::Short, "ended before they had lasted (32 answers, or 256 KiB)"),
     (Why::Rules, "are left with TCP by the rules"),
     (Why::Elsewhere, "lead to another host"),
@@ -67,6 +68,10 @@ const REASONS: [(Why, &str); 18] = [
     ),
     (Why::Busy, "were in use by another call whenever they might have been switched"),
     (Why::Memory, "got no shared memory"),
+    (
+        Why::Limit,
+        "are not listed: the limit of file sizes (ulimit -f, RLIMIT_FSIZE) leaves no room",
+    ),
 ];
 
 static STAYED: [AtomicU32; REASONS.len()] = [const { AtomicU32::new(0) }; REASONS.len()];
@@ -136,7 +141,7 @@ pub(crate) extern "C" fn at_exit() {
     for ((_, words), count) in REASONS.iter().zip(counts).filter(|(_, count)| *count > 0) {
         let _ = writeln!(text, "transom: {count:>8} {words}");
     }
-    let _ = sys::write(2, text.as_bytes());
+    let _ = sys::write_quietly(2, text.as_bytes());
 }
 
 /// A program is about to be started: whether the library can follow it.
@@ -163,7 +168,7 @@ pub(crate) unsafe fn starts(path: *const c_char) {
     };
     let text =
         format!("transom: {} {why}: its connections stay with TCP\n", path.to_string_lossy());
-    let _ = sys::write(2, text.as_bytes());
+    let _ = sys::write_quietly(2, text.as_bytes());
 }
 
 fn asked() -> bool {

@@ -174,6 +174,12 @@ pub(crate) fn write(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
     unsafe { call!(libc::SYS_write, fd, from.as_ptr(), from.len()) }
 }
 
+/// A write of this library's own to a file or to standard error: of a limit of file sizes, or a pipe without a
+/// reader, the program gets no signal.
+pub(crate) fn write_quietly(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
+    transom_fault::without_signals(|| write(fd, from))
+}
+
 /// # Safety
 /// Nothing in the mapping is used any more.
 pub(crate) unsafe fn unmap(at: *mut c_void, length: usize) {
@@ -234,9 +240,27 @@ pub(crate) fn about_memory(id: u32) -> Option<(u64, u32)> {
     same.then_some((about.shm_segsz as u64, about.shm_perm.cuid))
 }
 
-pub(crate) fn attach_memory(id: u32) -> Result<*mut c_void, Errno> {
-    // SAFETY: the kernel chooses an address that is free.
-    unsafe { call!(libc::SYS_shmat, id, 0, 0) }.map(|at| at as *mut c_void)
+/// Attach `length` bytes of shared memory that another process has made. `EINVAL`: it is of huge pages, which may
+/// be lacking when they are touched, and that is SIGBUS. The kernel attaches such memory to no address that is not
+/// a multiple of its pages.
+pub(crate) fn attach_memory(id: u32, length: usize) -> Result<*mut c_void, Errno> {
+    const PAGE: usize = 4096;
+    const SMALLEST_HUGE: usize = 2 << 20;
+    let length = length.next_multiple_of(PAGE);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: the kernel chooses an address that is free, for a page more than is attached. What is attached
+    // takes the place of this mapping, and the page left over, at either end, is given back.
+    unsafe {
+        let room = call!(libc::SYS_mmap, 0, length + PAGE, libc::PROT_NONE, flags, -1_isize, 0)?;
+        let begins_huge = room.is_multiple_of(SMALLEST_HUGE);
+        let (at, left) = if begins_huge { (room + PAGE, room) } else { (room, room + length) };
+        let attached = call!(libc::SYS_shmat, id, at, libc::SHM_REMAP);
+        match attached {
+            Ok(_) => unmap(left as *mut c_void, PAGE),
+            Err(_) => unmap(room as *mut c_void, length + PAGE),
+        }
+        attached.map(|at| at as *mut c_void)
+    }
 }
 
 /// How many pieces of shared memory there are, of how many there can be, in this host's namespace.
@@ -659,9 +683,21 @@ pub(crate) fn read_at(fd: c_int, to: &mut [u8], at: i64) -> Result<usize, Errno>
     unsafe { call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), at) }
 }
 
+/// Whether the limit of file sizes lets this process write so far into a file.
+pub(crate) fn may_write(length: u64) -> bool {
+    let mut limits = [0_u64; 2];
+    let (which, at) = (libc::RLIMIT_FSIZE, limits.as_mut_ptr());
+    // SAFETY: the kernel writes two numbers.
+    let asked = unsafe { call!(libc::SYS_prlimit64, 0, which, 0, at) };
+    asked.is_err() || limits[0] >= length
+}
+
+/// As [`write_quietly`], at a place of a file.
 pub(crate) fn write_at(fd: c_int, from: &[u8], at: i64) -> Result<usize, Errno> {
-    // SAFETY: the kernel reads from the slice.
-    unsafe { call!(libc::SYS_pwrite64, fd, from.as_ptr(), from.len(), at) }
+    transom_fault::without_signals(|| {
+        // SAFETY: the kernel reads from the slice.
+        unsafe { call!(libc::SYS_pwrite64, fd, from.as_ptr(), from.len(), at) }
+    })
 }
 
 pub(crate) fn splice(from: c_int, to: c_int, count: usize, flags: u32) -> Result<usize, Errno> {

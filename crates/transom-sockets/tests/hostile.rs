@@ -1,0 +1,254 @@
+//! What other processes, and limits of the user's, do to programs under the switch: these go on over TCP.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use common::{command, folder, interpreter, line, python, there};
+use transom_sockets as _;
+
+/// Names and places of the files by which processes find each other.
+const FILES: &str = r"
+import ctypes, encodings.idna, os, resource, signal, socket, struct, sys
+def files(): return '/dev/shm/transom-%d/' % os.geteuid()
+def namespace(): return '%x' % os.stat('/proc/self/ns/net').st_ino
+def connections(): return files() + 'connections-' + namespace()
+def marker(port): return files() + 'l-%s-%d' % (namespace(), port)
+def cookie(c): return c.getsockopt(socket.SOL_SOCKET, 57, 8)
+def place(cookie):
+    mixed = struct.unpack('Q', cookie)[0] * 0x9E3779B97F4A7C15 % (1 << 64) >> 40
+    return mixed % 2048 * 128
+def is_entered(c):
+    if not os.path.isfile(connections()): return False
+    entries = open(connections(), 'rb').read()
+    return any(entries[at:at + 8] == cookie(c) for at in range(0, len(entries), 16))
+def enter(c, segment):
+    f = os.open(connections(), os.O_RDWR | os.O_CREAT, 0o600)
+    os.pwrite(f, cookie(c) + struct.pack('II', segment + 1, 0), place(cookie(c)))
+    os.close(f)
+def become(user):
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+def exchanges(c, s, turns=100):
+    for turn in range(turns):
+        c.sendall(bytes([turn]))
+        assert s.recv(1) == bytes([turn])
+        s.sendall(bytes([turn]))
+        assert c.recv(1) == bytes([turn])
+def pair(l):
+    c = socket.create_connection(l.getsockname())
+    return c, l.accept()[0]
+";
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
+}
+
+/// A server and a client in a process with a limit of file sizes, which is there before they begin or comes when
+/// the connection has been listed.
+const LIMITED: &str = r"
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+limit, late = int(sys.argv[1]), sys.argv[2] == 'late'
+lower = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+late or lower()
+l = socket.create_server(('127.0.0.1', 0))
+late and lower()
+c, s = pair(l)
+exchanges(c, s)
+print(is_entered(c))
+";
+
+#[test]
+fn no_limit_of_file_sizes_ends_a_program() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = format!("{FILES}{LIMITED}");
+    let folder = folder("limit");
+    for limit in ["0", "2", "100", "262143", "262144"] {
+        for when in ["early", "late"] {
+            let words = ["-c", &code, limit, when];
+            let mut program = command(interpreter(), true);
+            let done = program.args(words).env("TRANSOM_EXPLAIN", "1").output().unwrap();
+            let (said, why) =
+                (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+            assert!(done.status.success(), "{limit} {when}: {}, {why}", done.status);
+            // The list has 256 KiB.
+            let fits = limit == "262144";
+            assert_eq!(said.trim(), if fits { "True" } else { "False" }, "{limit} {when}: {why}");
+            assert_eq!(why.contains(" 2 are not listed: the limit of file sizes"), !fits, "{why}");
+            // What it says at its end is too long for the file.
+            let path = folder.join("said");
+            fs::write(&path, vec![b'.'; 300_000]).unwrap();
+            let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+            let mut program = command(interpreter(), true);
+            program.args(words).env("TRANSOM_EXPLAIN", "1").stdout(Stdio::null()).stderr(file);
+            let status = program.status().unwrap();
+            assert!(status.success(), "{limit} {when}, with a long file: {status}");
+            assert_eq!(fs::metadata(&path).unwrap().len(), 300_000);
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_reader_that_is_gone_ends_no_program() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let code = format!("{FILES}{LIMITED}");
+    let mut program = command(interpreter(), true);
+    program.args(["-c", &code, "1000000", "early"]).env("TRANSOM_EXPLAIN", "1");
+    let status = program.stdout(Stdio::null()).stderr(writer).status().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+}
+
+/// A server that prints its port, and then what it has received of one connection.
+const SERVES: &str = r"
+l = socket.create_server(('127.0.0.1', 0))
+print(l.getsockname()[1], flush=True)
+s, _ = l.accept()
+count = 0
+while byte := s.recv(1): s.sendall(byte); count += 1
+print(count)
+";
+
+/// A client without the switch, which enters a segment of its own for its connection: of huge pages, of which there
+/// are none, or an ordinary one. Prints whether the server has taken it.
+const ENTERS: &str = r"
+C = ctypes.CDLL(None, use_errno=True)
+C.shmat.restype = ctypes.c_void_p
+C.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+port, huge = int(sys.argv[1]), sys.argv[2] == 'huge'
+ring = 16384
+length = 4096 + 2 * sum(ring << larger for larger in (0, 4, 8, 10))
+flags = 0o600 | 0o1000 | 0o10000 | (0o4000 if huge else 0)
+segment = C.shmget(0, ctypes.c_size_t(length), flags)
+if segment < 0:
+    print('none')
+    sys.exit()
+c = socket.create_connection(('127.0.0.1', port))
+if not huge:
+    at = C.shmat(segment, None, 0)
+    memory = (ctypes.c_char * length).from_address(at)
+    def put(at, form, value): memory[at:at + struct.calcsize(form)] = struct.pack(form, value)
+    put(0, '8s', b'trnsock1'), put(8, 'I', 2), put(16, 'Q', ring), put(256, '8s', cookie(c))
+enter(c, segment)
+C.shmctl(segment, 0 if not huge else 99, None)
+c.settimeout(0.05)
+def is_taken(): return not huge and memory[128] == b'\x01'
+def answer():
+    while not is_taken():
+        try: return c.recv(1)
+        except TimeoutError: pass
+        except ConnectionError: return b''
+for turn in range(200):
+    c.sendall(b'x')
+    if answer() != b'x': break
+if huge: C.shmctl(segment, 0, None)
+print('taken' if is_taken() else 'left' if turn == 199 else 'ended')
+";
+
+/// The kernel has no page for such memory when it is touched, which is SIGBUS.
+#[test]
+fn memory_of_huge_pages_is_not_attached() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let (serves, enters) = (format!("{FILES}{SERVES}"), format!("{FILES}{ENTERS}"));
+    for (pages, expected) in [("small", "taken"), ("huge", "left")] {
+        let mut server = python(&serves, &[], true);
+        let port = line(&mut server);
+        let mut client = python(&enters, &[&port, pages], false);
+        let outcome = line(&mut client);
+        if outcome == "none" {
+            return eprintln!("SKIPPED: this user may have no huge pages");
+        }
+        assert_eq!(outcome, expected, "{pages}");
+        if pages == "huge" {
+            assert_eq!(line(&mut server), "200", "over TCP");
+            assert!(server.0.wait().unwrap().success());
+        }
+    }
+}
+
+/// A client under the switch and another user's server, at whose port a process of the client's user claims to
+/// listen: it could take the connection in that server's place.
+const ANOTHER_USERS: &str = r"
+l = socket.create_server(('127.0.0.1', 0))
+user = 54321 if sys.argv[1] == 'other' else 0
+child = os.fork()
+if child == 0:
+    become(user)
+    s, _ = l.accept()
+    while byte := s.recv(1): s.sendall(byte)
+    os._exit(0)
+open(marker(l.getsockname()[1]), 'wb').write(struct.pack('I', os.getpid()))
+c = socket.create_connection(l.getsockname())
+for turn in range(100):
+    c.sendall(b'x')
+    assert c.recv(1) == b'x'
+print(is_entered(c))
+c.close()
+os.unlink(marker(l.getsockname()[1]))
+";
+
+/// The switch in the client alone; `l` is no listener of the switch in its child.
+#[test]
+fn a_connection_to_another_users_server_is_offered_to_nobody() {
+    if !there(&["python3"]) {
+        return;
+    }
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can play two users");
+    }
+    let code = format!("{FILES}{ANOTHER_USERS}");
+    for (user, offered) in [("other", "False"), ("same", "True")] {
+        assert_eq!(line(&mut python(&code, &[user], true)), offered, "{user}");
+    }
+}
+
+/// A user whose files are pipes that nobody reads or writes.
+const PIPES: &str = r"
+become(54322)
+os.makedirs(files(), 0o700, exist_ok=True)
+for name in os.listdir(files()): os.unlink(files() + name)
+port, which = int(sys.argv[1]), sys.argv[2]
+if which != 'marker': os.mkfifo(connections())
+if which != 'list':
+    os.mkfifo(marker(port))
+l = socket.create_server(('127.0.0.1', port))
+c, s = pair(l)
+exchanges(c, s)
+print('done')
+for name in os.listdir(files()): os.unlink(files() + name)
+os.rmdir(files())
+";
+
+#[test]
+fn a_pipe_in_place_of_a_file_keeps_no_program_waiting() {
+    if !there(&["python3"]) {
+        return;
+    }
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can play another user");
+    }
+    let code = format!("{FILES}{PIPES}");
+    for which in ["marker", "list", "both"] {
+        // A port that no socket has now.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut program = python(&code, &[&port.to_string(), which], true);
+        let mut said = String::new();
+        program.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "done\n", "{which}");
+    }
+}
