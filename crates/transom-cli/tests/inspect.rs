@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use common::{Ran, Runtime, Server, ran, run};
@@ -200,12 +200,134 @@ fn a_process_that_is_stopped_is_said_to_be_silent() {
     assert_eq!(listed(&runtime.run(&["ps", "--json"])).len(), 2);
 }
 
+/// The folder of sockets of a runtime directory.
+fn folder_of(runtime: &Runtime) -> PathBuf {
+    let folder = runtime.0.join("transom");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    folder
+}
+
+/// A process chooses every text of its answer, and reaches neither the terminal of who reads it nor the lines of
+/// its metrics.
+#[test]
+fn texts_of_a_process_are_no_commands_to_a_terminal() {
+    let runtime = Runtime::new("texts");
+    let folder = folder_of(&runtime);
+    let evil = "x\u{1b}]0;title\u{7}\u{1b}[2J\r\ny\u{9b}31m\u{202e}\"} 9\nforged{a=\"\u{7f}\t";
+    let process = serde_json::json!({
+        "kind": "process", "version": 1, "pid": 1, "program": evil, "transom": evil,
+        "adapters": 1, "connections": 0, "regions": 1, "windows": 0, "refusals": 1,
+    });
+    let mut counters = serde_json::Map::new();
+    for name in [
+        "refusals",
+        "refusals_forgotten",
+        "guesses",
+        "slowed",
+        "unasked",
+        "connections",
+        "shared_connections",
+        "regions",
+        "region_bytes",
+        "windows",
+        "window_bytes",
+        "held_bytes",
+        "table_bytes",
+    ] {
+        counters.insert(name.to_owned(), 1.into());
+    }
+    let adapter = serde_json::json!({
+        "kind": "adapter", "adapter": 1, "name": evil, "address": evil, "dialect": evil, "path": evil,
+        "checksum": true, "extension": true, "silence_ms": 1, "answer_ms": 1, "counters": counters,
+    });
+    let region = serde_json::json!({
+        "kind": "region", "adapter": 1, "token": "0x10", "address": "0x10", "name": evil,
+        "length": 1, "rights": evil, "scope": evil, "state": evil, "windows": 2,
+    });
+    let unknown = serde_json::json!({ "kind": "galaxy", evil: [evil] });
+    let end = serde_json::json!({ "kind": "end", "records": 4 });
+    // JSON has escapes for some of these characters only: others come as they are.
+    let answer = format!("{process}\r\n{adapter}\n {region}\n{unknown}\n{end}\n");
+    assert!(answer.contains('\u{9b}') && answer.contains('\u{7f}'));
+    let me = std::process::id().to_string();
+    let asked: [&[&str]; 5] = [
+        &["ps"],
+        &["ps", "--json"],
+        &["show", &me],
+        &["show", &me, "--json"],
+        &["show", &me, "--metrics"],
+    ];
+    let engine = pretend(&folder, "one", answer, asked.len());
+    for words in asked {
+        let ran = runtime.run(words);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let is_command = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!ran.out.contains(is_command), "{words:?}: {:?}", ran.out);
+        assert!(!ran.out.lines().any(|line| line.starts_with("forged")), "{words:?}: {}", ran.out);
+        match words.last() {
+            Some(&"--metrics") => {
+                let samples = ran.out.lines().filter(|line| !line.starts_with('#'));
+                for sample in samples {
+                    let (name, value) = sample.split_once("{adapter=\"1\",address=\"").unwrap();
+                    assert!(name.starts_with("transom_"), "{sample}");
+                    assert!(value.ends_with("\"} 1") || value.ends_with("\"} 0"), "{sample}");
+                }
+            }
+            Some(&"--json") => {
+                for line in ran.out.lines() {
+                    let record: Value = serde_json::from_str(line).unwrap();
+                    let came = record["kind"] != "process" || record["program"] == evil;
+                    assert!(came || record["kind"].is_null(), "the text is what it was: {line}");
+                }
+            }
+            _ => assert!(ran.out.contains(r"\u001b]0;title"), "it is seen: {}", ran.out),
+        }
+    }
+    engine.join().unwrap();
+}
+
+/// Each of these processes says nothing until another one was answered: they are asked at the same time.
+#[test]
+fn a_silent_process_keeps_no_other_from_the_list() {
+    let runtime = Runtime::new("silent");
+    let folder = folder_of(&runtime);
+    let mut before: Option<std::sync::mpsc::Receiver<()>> = None;
+    let mut all = Vec::new();
+    for pid in [3, 1, 4, 2] {
+        let listener = UnixListener::bind(folder.join(format!("{pid}-one.sock"))).unwrap();
+        let (answered, next) = std::sync::mpsc::channel();
+        let waits = before.replace(next);
+        all.push(std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            if let Some(waits) = waits {
+                waits.recv().unwrap();
+            }
+            let process = serde_json::json!({
+                "kind": "process", "version": 1, "pid": pid, "program": "p", "transom": "0.1.0",
+                "adapters": 1, "connections": 0, "regions": 1, "windows": 2, "refusals": 3,
+            });
+            stream.write_all(format!("{process}\n").as_bytes()).unwrap();
+            // The client has it, and closes.
+            let _ = stream.read(&mut [0]);
+            let _ = answered.send(());
+        }));
+    }
+    assert_eq!(listed(&runtime.run(&["ps", "--json"])), [1, 2, 3, 4]);
+    all.into_iter().for_each(|one| one.join().unwrap());
+}
+
 /// The answer of an engine that is none, at a socket of its own.
-fn pretend(folder: &Path, engine: &str, answer: String) -> std::thread::JoinHandle<()> {
+fn pretend(
+    folder: &Path,
+    engine: &str,
+    answer: String,
+    times: usize,
+) -> std::thread::JoinHandle<()> {
     let path = folder.join(format!("{}-{engine}.sock", std::process::id()));
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {
-        for _ in 0..2 {
+        for _ in 0..times {
             listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap();
         }
     })
@@ -215,9 +337,7 @@ fn pretend(folder: &Path, engine: &str, answer: String) -> std::thread::JoinHand
 #[test]
 fn two_engines_of_one_process_are_listed_once() {
     let runtime = Runtime::new("engines");
-    let folder = runtime.0.join("transom");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let folder = folder_of(&runtime);
     let me = std::process::id();
     let engines = ["one", "two"].map(|engine| {
         let process = serde_json::json!({
@@ -229,7 +349,7 @@ fn two_engines_of_one_process_are_listed_once() {
             "length": 1, "rights": "LOCAL_READ", "scope": "all", "state": "live", "windows": 2,
         });
         let answer = format!("{process}\n{region}\n{}\n", r#"{"kind":"end","records":2}"#);
-        pretend(&folder, engine, answer)
+        pretend(&folder, engine, answer, 2)
     });
     let all = runtime.run(&["ps", "--json"]).json();
     let [process] = &all["processes"].as_array().unwrap()[..] else { panic!("{all}") };

@@ -10,11 +10,14 @@ mod mistakes;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{Ran, Runtime, Server, ran, transom};
+use rustix::process::{Gid, Resource, Rlimit, Uid, getrlimit, prlimit};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use serde_json::{Value, json};
 
 /// The likeliest mistake of each refusal of `examples/mistakes.rs`, in order, and words of its story:
@@ -113,6 +116,50 @@ fn split(address: &str) -> (&str, &str) {
     let rest = address.strip_prefix("http://127.0.0.1:").unwrap();
     let (port, _) = rest.split_once('/').unwrap();
     (port, &rest[port.len()..])
+}
+
+/// A user who has no thread left gets no answer, and the page again with the next thread.
+#[test]
+fn without_a_thread_a_request_ends_and_the_page_does_not() {
+    const USER: u32 = 54_321;
+    let as_user =
+        |command: &mut Command| command.uid(USER).gid(USER).stdout(Stdio::piped()).spawn();
+    let started = as_user(transom().arg("--version")).map(|mut child| child.wait());
+    if !rustix::process::geteuid().is_root() || started.is_err() {
+        return eprintln!("SKIPPED: only root can limit another user's threads");
+    }
+    let runtime = Runtime::new("threads");
+    std::os::unix::fs::chown(&runtime.0, Some(USER), Some(USER)).unwrap();
+    let mut server = Server::of(runtime.command().uid(USER).gid(USER).args(["watch", "--web"]));
+    let address = server.address();
+    let (port, path) = split(&address);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    let child = rustix::process::Pid::from_child(&server.child);
+    // As that user: root may lack the right to do it for others.
+    let limit = |most| {
+        std::thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                let (user, group) = (Uid::from_raw(USER), Gid::from_raw(USER));
+                set_thread_res_gid(group, group, group).unwrap();
+                set_thread_res_uid(user, user, user).unwrap();
+                let limit = Rlimit { current: most, ..getrlimit(Resource::Nproc) };
+                prlimit(Some(child), Resource::Nproc, limit).unwrap().current
+            });
+            changes.join().unwrap()
+        })
+    };
+    let before = limit(Some(0));
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        // It is closed, or reset with the request in it.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert_eq!(answer, "");
+    }
+    limit(before);
+    assert!(raw(port, &request).starts_with("HTTP/1.1 200 "));
+    assert!(server.child.try_wait().unwrap().is_none());
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Asking processes.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::printable::{plain_json, plain_strings};
 use crate::socket::{Stream, connect};
 use crate::{Folder, Process, Record, VERSION};
 
@@ -14,8 +17,11 @@ const LONGEST_LINE: u64 = 1 << 20;
 const WHOLE: Limits = Limits { bytes: 256 << 20, time: Duration::from_secs(60) };
 /// What is read of an answer of which the first record is wanted.
 const FIRST: Limits = Limits { bytes: LONGEST_LINE, time: Duration::from_secs(10) };
+/// Processes that are asked for their first records at the same time.
+const ASKED_AT_ONCE: usize = 32;
 
-/// How much of an answer is read. A process may say what it likes, for as long as it likes.
+/// How much is read of an answer, and for how long of all answers together. A process may say what it likes, for
+/// as long as it likes, through as many sockets.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     bytes: u64,
@@ -73,9 +79,7 @@ impl std::fmt::Display for AskError {
             AskError::TooLong => {
                 write!(f, "its answer is longer than {} MiB", WHOLE.bytes >> 20)
             }
-            AskError::Endless => {
-                write!(f, "it has not come to the end of its answer in {} s", WHOLE.time.as_secs())
-            }
+            AskError::Endless => f.write_str("it has not come to the end of its answer in time"),
             AskError::Version(version) => write!(
                 f,
                 "its records have version {version}, and this program knows version {VERSION}"
@@ -104,8 +108,7 @@ impl From<io::Error> for AskError {
 #[must_use]
 pub fn processes() -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
-    for (pid, stream) in open_sockets(|_| true) {
-        let process = stream.and_then(|stream| Lines::of(stream, FIRST).process());
+    for (pid, process) in first_records(open_sockets(|_| true)) {
         // The socket was open, and the last adapter behind it ended at this moment.
         if matches!(process, Err(AskError::CutShort)) {
             continue;
@@ -123,14 +126,43 @@ pub fn processes() -> Vec<Found> {
     all
 }
 
+/// The first record of each answer. Many are asked at a time, so that those that are silent cost their time
+/// together.
+fn first_records(
+    sockets: Vec<(u32, Result<Stream, AskError>)>,
+) -> Vec<(u32, Result<Process, AskError>)> {
+    let until = Instant::now() + FIRST.time;
+    let count = sockets.len();
+    let (rest, answers) = (Mutex::new(sockets.into_iter()), Mutex::new(Vec::new()));
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((pid, stream)) = next() {
+            let ask = |stream| Lines::of(stream, FIRST.bytes, until).process();
+            let answer = (pid, stream.and_then(ask));
+            answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..ASKED_AT_ONCE.min(count) {
+            // Fewer where the system has no more threads.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    answers.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Everything that one process says.
 ///
 /// # Errors
 /// See [`AskError`].
 pub fn ask(pid: u32) -> Result<Answer, AskError> {
     let mut answers = Vec::new();
+    let until = Instant::now() + WHOLE.time;
     for (_, stream) in open_sockets(|number| number == pid) {
-        match stream.and_then(|stream| answer(stream, WHOLE)) {
+        match stream.and_then(|stream| answer(stream, WHOLE.bytes, until)) {
             Ok(answer) => answers.push(answer),
             // The last adapter behind this socket ended at this moment.
             Err(AskError::CutShort) if !answers.is_empty() => {}
@@ -144,8 +176,8 @@ pub fn ask(pid: u32) -> Result<Answer, AskError> {
 }
 
 /// The answer that comes through one socket.
-fn answer(stream: Stream, limits: Limits) -> Result<Answer, AskError> {
-    let mut lines = Lines::of(stream, limits);
+fn answer(stream: Stream, most: u64, until: Instant) -> Result<Answer, AskError> {
+    let mut lines = Lines::of(stream, most, until);
     let process = lines.process()?;
     let mut records = vec![Record::Process(process.clone())];
     while !matches!(records.last(), Some(Record::End(_))) {
@@ -236,10 +268,9 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(stream: Stream, limits: Limits) -> Lines {
-        let until = Instant::now() + limits.time;
+    fn of(stream: Stream, most: u64, until: Instant) -> Lines {
         let from = BufReader::new(Timed { stream, until });
-        Lines { from, text: String::new(), most: limits.bytes }
+        Lines { from, text: String::new(), most }
     }
 
     /// The first record.
@@ -259,14 +290,18 @@ impl Lines {
             return Err(AskError::TooLong);
         }
         let read = self.from.by_ref().take(LONGEST_LINE).read_line(&mut self.text)?;
-        let line = self.text.get(begin..).unwrap_or_default();
+        let line = self.text.split_off(begin);
         if read == 0 {
             return Ok(None);
         }
         if !line.ends_with('\n') {
             return Err(AskError::CutShort);
         }
-        Record::of_line(line).map(Some).map_err(|error| AskError::Garbled(error.to_string()))
+        // People and terminals read it: nothing in it is a command to them.
+        self.text.push_str(&plain_json(&line));
+        Record::of_line(&plain_strings(&line))
+            .map(Some)
+            .map_err(|error| AskError::Garbled(error.to_string()))
     }
 }
 
@@ -287,7 +322,7 @@ mod tests {
                 text.clone_from(&line);
             }
         });
-        let why = answer(ours, limits).unwrap_err();
+        let why = answer(ours, limits.bytes, Instant::now() + limits.time).unwrap_err();
         says.join().unwrap();
         why
     }

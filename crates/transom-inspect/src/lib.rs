@@ -13,6 +13,7 @@ mod client;
 #[cfg_attr(windows, path = "windows/folder.rs")]
 mod folder;
 mod metrics;
+mod printable;
 mod records;
 #[cfg_attr(windows, path = "windows/socket.rs")]
 mod socket;
@@ -20,6 +21,7 @@ mod socket;
 pub use client::{Answer, AskError, Found, ask, processes};
 pub use folder::{Folder, FolderError, SOCKET};
 pub use metrics::{METRICS, Metric, MetricType, metrics};
+pub use printable::printable;
 pub use records::{
     Adapter, Closed, Connection, Counters, End, Hex, Named, Process, Queue, Record, Refusal,
     Region, TimeOut, Uses, VERSION, Window,

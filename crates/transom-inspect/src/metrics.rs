@@ -105,12 +105,17 @@ pub fn metrics(records: &[Record]) -> String {
         let _ = writeln!(text, "# HELP {name} {help}");
         for Adapter { adapter, address, counters, .. } in &adapters {
             let value = value(counters);
-            let labels = format!("adapter=\"{adapter}\",address=\"{address}\"");
+            let labels = format!("adapter=\"{adapter}\",address=\"{}\"", label(address));
             let _ = writeln!(text, "{name}{suffix}{{{labels}}} {value}");
         }
     }
     text.push_str("# EOF\n");
     text
+}
+
+/// A value of a label, escaped as OpenMetrics asks.
+fn label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -131,6 +136,16 @@ mod tests {
             let begin = format!("| `{name}` | {kind} |{unit} |");
             assert!(row.starts_with(&begin), "{begin} is not the beginning of {row}");
         }
+    }
+
+    /// A process chooses its records, addresses included, and no line of the text.
+    #[test]
+    fn a_label_ends_where_its_value_does() {
+        let address = "x\"} 1\ntransom_refusals_total{adapter=\"7\\".to_owned();
+        let text = metrics(&[Record::Adapter(Box::new(Adapter { address, ..Adapter::default() }))]);
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), METRICS.len());
+        let sample = r#"transom_refusals_total{adapter="0",address="x\"} 1\ntransom_refusals_total{adapter=\"7\\"} 0"#;
+        assert!(text.lines().any(|line| line == sample), "{text}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) fn processes() -> Vec<Sockets> {
         }
         if one.switched + one.offered > 0 {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            name.trim_end().clone_into(&mut one.program);
+            one.program = transom_inspect::printable(name.trim_end_matches('\n'));
             all.push(one);
         }
     }

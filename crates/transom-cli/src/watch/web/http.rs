@@ -97,11 +97,15 @@ pub(super) fn serve(listener: &TcpListener, site: &Site) {
                 continue;
             }
             busy.fetch_add(1, Ordering::AcqRel);
-            scope.spawn(|| {
+            let work = || {
                 // A client that leaves early needs no answer.
                 let _ = answer(stream, site);
                 busy.fetch_sub(1, Ordering::AcqRel);
-            });
+            };
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                // Out of threads: the connection ends with `work`, and the client may ask again.
+                busy.fetch_sub(1, Ordering::AcqRel);
+            }
         }
     });
 }

@@ -42,7 +42,9 @@ pub(super) fn serve(only: Option<u32>, port: u16) -> Outcome {
     // Not opened in a browser from here: the arguments of a process are open to other users.
     println!("the memory map: http://{address}/{secret}/");
     println!("Whoever has this address may look at it; Ctrl-C ends it.");
-    thread::spawn(move || http::serve(&listener, &site));
+    thread::Builder::new()
+        .spawn(move || http::serve(&listener, &site))
+        .map_err(system("starting a thread"))?;
     loop {
         thread::sleep(pause);
         pause = look_at(&history, only, begin);
