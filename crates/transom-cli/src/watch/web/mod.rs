@@ -39,12 +39,12 @@ pub(super) fn serve(only: Option<u32>, port: u16) -> Outcome {
     let site = Site::new(&secret, history.clone());
     // The first page has something to show then.
     let mut pause = look_at(&history, only, begin);
-    // Not opened in a browser from here: the arguments of a process are open to other users.
-    println!("the memory map: http://{address}/{secret}/");
-    println!("Whoever has this address may look at it; Ctrl-C ends it.");
     thread::Builder::new()
         .spawn(move || http::serve(&listener, &site))
         .map_err(system("starting a thread"))?;
+    // Not opened in a browser from here: the arguments of a process are open to other users.
+    println!("the memory map: http://{address}/{secret}/");
+    println!("Whoever has this address may look at it; Ctrl-C ends it.");
     loop {
         thread::sleep(pause);
         pause = look_at(&history, only, begin);
