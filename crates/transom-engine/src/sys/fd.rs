@@ -26,6 +26,9 @@ pub struct Fd {
 /// A number that no descriptor has: more than Linux ever grants.
 const NOBODYS: RawFd = RawFd::MAX;
 
+/// The last of the descriptors for standard input, output and errors.
+const STANDARD: RawFd = 2;
+
 /// A bit for each descriptor that is ours, up to the most that Linux grants by default (2^20).
 /// Pages of it that no descriptor falls on take no memory.
 static OURS: [AtomicU64; 1 << 14] = [const { AtomicU64::new(0) }; 1 << 14];
@@ -73,6 +76,12 @@ impl Fd {
 
 impl From<OwnedFd> for Fd {
     fn from(fd: OwnedFd) -> Fd {
+        // A program that has closed its standard error, and lines that it or we write there, would reach a peer.
+        let fd = if fd.as_raw_fd() > STANDARD {
+            fd
+        } else {
+            rustix::io::fcntl_dupfd_cloexec(&fd, STANDARD + 1).unwrap_or(fd)
+        };
         let generation = fork_generation();
         let number = fd.into_raw_fd();
         LARGEST.fetch_max(number, Ordering::Relaxed);

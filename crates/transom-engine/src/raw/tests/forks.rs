@@ -279,6 +279,19 @@ fn a_forked_child_has_a_capture_of_its_own() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A program may run without standard descriptors: what it prints, and what we explain, reaches no peer.
+#[test]
+fn no_descriptor_of_ours_is_a_standard_one() {
+    if !has_a_process_for_itself("no_descriptor_of_ours_is_a_standard_one", "process") {
+        return;
+    }
+    // SAFETY: nothing of this process reads its standard input.
+    unsafe { libc::close(0) };
+    let (active, passive) = pair();
+    assert!(!is_open(0), "it is a descriptor of ours");
+    drop((active, passive));
+}
+
 /// A child does not answer inspections of its parent, nor does it take the parent's socket away; it
 /// answers for an adapter of its own.
 #[test]
