@@ -35,18 +35,23 @@ impl Adapter {
             .map_err(|e| Error::link(e, &format!("hold the name {name}")))
     }
 
-    /// Whether a process of this network namespace that counts holds `name`. Where the kernel does not say
-    /// whose names are (before Linux 5.3, or without `unix_diag`): none.
+    /// Whether a process of this network namespace that counts holds one of these names. Where the kernel does not
+    /// say whose names are (before Linux 5.3, or without `unix_diag`): none.
     #[must_use]
-    pub fn is_name_held(name: &str, whose: NamesOf) -> bool {
-        sys::holders(name).is_ok_and(|all| all.iter().any(|one| whose.counts(one.user)))
+    pub fn is_a_name_held(names: &[String], whose: NamesOf) -> bool {
+        holders(names).iter().any(|one| whose.counts(one.user))
     }
 
-    /// The port that the holder of `name` tells. `None`: no process of this user, and none of root's, holds it.
+    /// The port that the holder of the first of these names tells that has one of this user's or root's.
     #[must_use]
-    pub fn port_of_name(name: &str) -> Option<u16> {
-        let found = sys::holders(name).unwrap_or_default();
-        let ours = found.iter().find(|one| sys::is_our_user(one.user));
-        Some(ours.or_else(|| found.iter().find(|one| one.user == 0))?.number)
+    pub fn port_of_names(names: &[String]) -> Option<u16> {
+        let found = holders(names);
+        let trusted = found.iter().filter(|one| NamesOf::OursAndRoot.counts(one.user));
+        Some(trusted.min_by_key(|one| (one.name, !sys::is_our_user(one.user)))?.number)
     }
+}
+
+fn holders(names: &[String]) -> Vec<sys::NameHolder> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    sys::holders(&names).unwrap_or_default()
 }

@@ -159,6 +159,8 @@ pub(super) fn question_of_names() -> Vec<u8> {
 /// A process that holds a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NameHolder {
+    /// Which of the names that were asked for.
+    pub(crate) name: usize,
     /// The user who has made its socket.
     pub(crate) user: u32,
     /// The number that it tells.
@@ -172,7 +174,7 @@ pub(crate) struct NameHolder {
 pub(super) struct NameList {
     /// Sockets in this part.
     pub(super) sockets: usize,
-    /// Those that hold the name.
+    /// Those that hold a name that was asked for.
     pub(super) found: Vec<NameHolder>,
     /// Nothing follows.
     pub(super) ended: bool,
@@ -180,8 +182,8 @@ pub(super) struct NameList {
     pub(super) refused: Option<i32>,
 }
 
-/// The holders of `name` in a part of the list: those of `NAME=NUMBER#PLACE`.
-pub(super) fn name_holders(part: &[u8], name: &[u8]) -> NameList {
+/// The holders of these names in a part of the list: those of `NAME=NUMBER#PLACE`.
+pub(super) fn name_holders(part: &[u8], names: &[&str]) -> NameList {
     let mut list = NameList::default();
     for message in messages(part) {
         match bytes(message, 4).map(u16::from_ne_bytes) {
@@ -192,7 +194,7 @@ pub(super) fn name_holders(part: &[u8], name: &[u8]) -> NameList {
             }
             Some(BY_FAMILY) => {
                 list.sockets += 1;
-                list.found.extend(name_holder(message, name));
+                list.found.extend(name_holder(message, names));
             }
             _ => {}
         }
@@ -200,18 +202,20 @@ pub(super) fn name_holders(part: &[u8], name: &[u8]) -> NameList {
     list
 }
 
-fn name_holder(message: &[u8], name: &[u8]) -> Option<NameHolder> {
+fn name_holder(message: &[u8], names: &[&str]) -> Option<NameHolder> {
     let (mut holds, mut user) = (None, None);
     for (kind, value) in attributes_of(message.get(HEADER + ABOUT_UNIX..)?) {
         match kind {
             // A zero precedes names that are no paths.
-            UNIX_NAME => holds = value.strip_prefix(&[0]).and_then(|of| of.strip_prefix(name)),
+            UNIX_NAME => holds = value.strip_prefix(&[0]),
             UNIX_USER => user = bytes(value, 0).map(u32::from_ne_bytes),
             _ => {}
         }
     }
-    let (number, place) = str::from_utf8(holds?.strip_prefix(b"=")?).ok()?.split_once('#')?;
-    Some(NameHolder { user: user?, number: number.parse().ok()?, place: place.parse().ok()? })
+    let (holds, rest) = str::from_utf8(holds?).ok()?.rsplit_once('=')?;
+    let (number, place) = rest.split_once('#')?;
+    let name = names.iter().position(|name| *name == holds)?;
+    Some(NameHolder { name, user: user?, number: number.parse().ok()?, place: place.parse().ok()? })
 }
 
 // ---- about addresses (netlink, rtnetlink) ----

@@ -75,6 +75,8 @@ mod tests;
 mod vanishing;
 
 pub(crate) use addresses::AddressWatch;
+#[cfg(not(windows))]
+pub(crate) use answers::NameHolder;
 pub(crate) use answers::ReceiveBuffer;
 pub use atomic::ATOMICS;
 pub(crate) use capture::CaptureFiles;
@@ -106,6 +108,8 @@ pub(crate) use lent::{Borrowed, Lent};
 pub(crate) use local::{Local, LocalListener};
 pub use maps::PageError;
 pub use message::{IpFields, Message};
+#[cfg(windows)]
+pub(crate) use names::NameHolder;
 pub(crate) use names::{Name, holders};
 #[cfg(test)]
 #[cfg(not(windows))]

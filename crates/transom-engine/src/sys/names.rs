@@ -18,7 +18,7 @@ use super::{Fd, IoError};
 /// Bytes that the kernel puts into one part of its list at most.
 const PART: usize = 32 << 10;
 /// A list in several parts is read so often: a socket that ends between two of them may hide another.
-const MOST_READ: usize = 4;
+const MOST_READ: usize = 2;
 /// Places that others may take while one is looked for.
 const MOST_TRIED: usize = 64;
 
@@ -28,13 +28,13 @@ pub(crate) struct Name(#[allow(dead_code, reason = "held, not used")] Fd);
 
 impl Name {
     /// Hold `name`, and tell `number`. `InUse`: a process whose user `counts` holds it, or, where the kernel
-    /// does not say whose names are, any process.
+    /// does not say whose names are, any process does.
     pub(crate) fn hold(
         name: &str,
         number: u16,
         counts: impl Fn(u32) -> bool,
     ) -> Result<Name, IoError> {
-        let mut found = holders(name);
+        let mut found = holders(&[name]);
         for _ in 0..MOST_TRIED {
             let known = found.as_deref().unwrap_or_default();
             if known.iter().any(|one| counts(one.user)) {
@@ -48,29 +48,31 @@ impl Name {
             let full = format!("{name}={number}#{place}");
             let bound = net::bind(&fd, &SocketAddrUnix::new_abstract_name(full.as_bytes())?);
             match bound.map_err(IoError::from) {
-                Err(IoError::InUse) if found.is_ok() => found = holders(name),
+                Err(IoError::InUse) if found.is_ok() => found = holders(&[name]),
                 Err(error) => return Err(error),
                 Ok(()) => {
                     // At another place another process may have come first.
                     let own = |one: &NameHolder| (one.place, one.number) == (place, number);
-                    let all = holders(name).unwrap_or_default();
+                    let all = holders(&[name]).unwrap_or_default();
                     let others = all.iter().any(|one| !own(one) && counts(one.user));
                     return if others { Err(IoError::InUse) } else { Ok(Name(fd)) };
                 }
             }
         }
-        Err(IoError::Exhausted)
+        // Others were faster each time, or the kernel shows names without users.
+        Err(IoError::InUse)
     }
 }
 
-/// Who holds `name`.
+/// Who holds these names, in their order. The list of the whole namespace is read for them, which takes the longer
+/// the more sockets there are.
 ///
 /// # Errors
 /// Of the system, which may know no such question.
-pub(crate) fn holders(name: &str) -> Result<Vec<NameHolder>, IoError> {
+pub(crate) fn holders(names: &[&str]) -> Result<Vec<NameHolder>, IoError> {
     let mut found = BTreeSet::new();
     for _ in 0..MOST_READ {
-        if read_list(name, &mut found)? <= 1 {
+        if read_list(names, &mut found)? <= 1 {
             break;
         }
     }
@@ -78,7 +80,7 @@ pub(crate) fn holders(name: &str) -> Result<Vec<NameHolder>, IoError> {
 }
 
 /// Read the kernel's list once; the number of its parts.
-fn read_list(name: &str, found: &mut BTreeSet<NameHolder>) -> Result<usize, IoError> {
+fn read_list(names: &[&str], found: &mut BTreeSet<NameHolder>) -> Result<usize, IoError> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (family, protocol) = (AddressFamily::NETLINK, Some(netlink::SOCK_DIAG));
     let socket = Fd::from(net::socket_with(family, SocketType::RAW, flags, protocol)?);
@@ -88,7 +90,7 @@ fn read_list(name: &str, found: &mut BTreeSet<NameHolder>) -> Result<usize, IoEr
     loop {
         // The kernel writes each part within a call; no other sender can reach this unnamed socket.
         let (length, _) = net::recv(&socket, part.as_mut_slice(), RecvFlags::empty())?;
-        let list = name_holders(part.get(..length).unwrap_or_default(), name.as_bytes());
+        let list = name_holders(part.get(..length).unwrap_or_default(), names);
         parts += usize::from(list.sockets > 0);
         found.extend(list.found);
         if let Some(error) = list.refused {
@@ -108,17 +110,20 @@ mod tests {
     #[test]
     fn a_name_is_held_once_and_told_with_its_user() {
         let name = format!("transom-test/name/{}", std::process::id());
-        assert_eq!(holders(&name).unwrap(), [], "of none");
+        let holders = |name: &str| holders(&[name]).unwrap();
+        assert_eq!(holders(&name), [], "of none");
         let held = Name::hold(&name, 7, |_| true).unwrap();
-        let found = holders(&name).unwrap();
-        assert_eq!(found, [NameHolder { user: user(), number: 7, place: 0 }]);
+        assert_eq!(holders(&name), [NameHolder { name: 0, user: user(), number: 7, place: 0 }]);
         assert_eq!(Name::hold(&name, 7, |_| true).unwrap_err(), IoError::InUse);
         assert_eq!(Name::hold(&name, 8, |_| true).unwrap_err(), IoError::InUse, "any number");
-        assert_eq!(holders(&name[..name.len() - 1]).unwrap(), [], "the beginning of it");
+        assert_eq!(holders(&name[..name.len() - 1]), [], "the beginning of it");
         let longer = format!("{name}/at");
-        assert!(Name::hold(&longer, 9, |_| true).is_ok(), "another name");
-        drop(held);
-        assert_eq!(holders(&name).unwrap(), []);
+        let other = Name::hold(&longer, 9, |_| true).unwrap();
+        let both = super::holders(&["x", &longer, &name]).unwrap();
+        let numbers: Vec<_> = both.iter().map(|one| (one.name, one.number)).collect();
+        assert_eq!(numbers, [(1, 9), (2, 7)]);
+        drop((held, other));
+        assert_eq!(holders(&name), []);
     }
 
     #[test]
@@ -135,9 +140,10 @@ mod tests {
             })
             .collect();
         let own = Name::hold(&name, 2, |_| false).unwrap();
-        let found = holders(&name).unwrap();
+        let found = holders(&[&name]).unwrap();
         assert_eq!(found.len(), foreign.len() + 1);
-        assert!(found.contains(&NameHolder { user: user(), number: 2, place: 1000 }));
+        let own_one = NameHolder { name: 0, user: user(), number: 2, place: 1000 };
+        assert!(found.contains(&own_one));
         drop(own);
     }
 
@@ -156,9 +162,9 @@ mod tests {
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
             bytes
         };
-        let found = |bytes: &[u8]| name_holders(bytes, b"a/1").found;
+        let found = |bytes: &[u8]| name_holders(bytes, &["b", "a/1"]).found;
         let good = message(b"\0a/1=7#2");
-        let holder = NameHolder { user: 1000, number: 7, place: 2 };
+        let holder = NameHolder { name: 1, user: 1000, number: 7, place: 2 };
         assert_eq!(found(&[good.clone(), good.clone()].concat()), [holder, holder]);
         for length in 0..good.len() {
             assert_eq!(found(&good[..length]), []);

@@ -91,8 +91,8 @@ impl Wish {
         for own in self.own() {
             names.push(adapter.hold_name(&held(own), port, whose)?);
         }
-        let is_held = |other| raw::Adapter::is_name_held(&held(other), whose);
-        let taken = self.others().into_iter().any(is_held);
+        let others: Vec<_> = self.others().into_iter().map(held).collect();
+        let taken = raw::Adapter::is_a_name_held(&others, whose);
         if taken { Err(Errno::EADDRINUSE) } else { Ok(names) }
     }
 
@@ -189,7 +189,7 @@ pub(super) fn find(context: &Context, mut peer: SocketAddr) -> SocketAddr {
     if is_here(context, ip) {
         let all = ALL.into_iter().filter(|all| of_one_family(*all, ip));
         let names = std::iter::once(ip).chain(all).map(|ip| told(SocketAddr::new(ip, peer.port())));
-        if let Some(port) = names.into_iter().find_map(|name| raw::Adapter::port_of_name(&name)) {
+        if let Some(port) = raw::Adapter::port_of_names(&names.collect::<Vec<_>>()) {
             peer.set_port(port);
         }
     }

@@ -6,6 +6,7 @@ use super::socket::UNSUPPORTED;
 /// A process that holds a name.
 #[derive(Debug)]
 pub(crate) struct NameHolder {
+    pub(crate) name: usize,
     pub(crate) user: u32,
     pub(crate) number: u16,
 }
@@ -26,6 +27,6 @@ impl Name {
 }
 
 /// Refused.
-pub(crate) fn holders(_name: &str) -> Result<Vec<NameHolder>, IoError> {
+pub(crate) fn holders(_names: &[&str]) -> Result<Vec<NameHolder>, IoError> {
     Err(UNSUPPORTED)
 }
