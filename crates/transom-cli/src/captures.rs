@@ -127,7 +127,7 @@ fn tshark(file: &Path, args: &[&str], mut line: impl FnMut(String)) -> Outcome {
     if let Some(out) = tshark.stdout.take() {
         for bytes in BufReader::new(out).split(b'\n') {
             let bytes = bytes.map_err(system("listening to tshark"))?;
-            line(String::from_utf8_lossy(&bytes).trim().to_owned());
+            line(transom_inspect::printable(String::from_utf8_lossy(&bytes).trim()));
         }
     }
     let status = tshark.wait().map_err(system("waiting for tshark"))?;
@@ -136,7 +136,7 @@ fn tshark(file: &Path, args: &[&str], mut line: impl FnMut(String)) -> Outcome {
     }
     let errors = errors.and_then(|thread| thread.join().ok()).unwrap_or_default();
     // Other warnings of tshark come before.
-    let why = errors.lines().last().unwrap_or("no reason").trim().to_owned();
+    let why = transom_inspect::printable(errors.lines().last().unwrap_or("no reason").trim());
     Err(Failure::new(Exit::System, format!("tshark cannot read {}: {why}", file.display()))
         .try_this("a capture that Transom has written, which ends in .pcapng"))
 }

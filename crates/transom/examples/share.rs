@@ -95,7 +95,7 @@ impl Shop {
                 println!("{who} asks");
                 // A failure is that guest's problem alone.
                 let serve = move || match lend(guest, file, digest) {
-                    Ok(thanks) => println!("{who}: lent and taken back: {thanks}"),
+                    Ok(thanks) => println!("{who}: lent and taken back: {}", thanks.escape_debug()),
                     Err(error) => println!("{who}: {error}"),
                 };
                 if let Err(error) = thread::Builder::new().spawn_scoped(scope, serve) {
