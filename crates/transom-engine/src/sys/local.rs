@@ -24,7 +24,7 @@ use rustix::net::{
 };
 
 use super::releases::is_behind;
-use super::{Fd, IoError, pause, perturb};
+use super::{Fd, IoError, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
 
@@ -69,15 +69,20 @@ impl LocalListener {
 
     /// Wait for a connection. `None`: it is [shut](LocalListener::shut).
     pub(crate) fn wait(&self) -> Option<Local> {
-        const RETRY: Duration = Duration::from_millis(20);
+        const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
         loop {
             match self.accept() {
                 Ok(local) => return Some(local),
                 Err(IoError::NotNow) => {
                     let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
                 }
-                // Descriptors are short, or too much waits to be released.
-                Err(IoError::Exhausted) => pause(RETRY),
+                // Descriptors are short, or too much waits to be released. That it is shut is seen nevertheless.
+                Err(IoError::Exhausted) => {
+                    let mut end = [PollFd::new(&self.0, PollFlags::empty())];
+                    if matches!(poll(&mut end, Some(&RETRY)), Ok(1..)) {
+                        return None;
+                    }
+                }
                 Err(_) => return None,
             }
         }

@@ -258,6 +258,9 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     }
     assert_eq!(listener.accept().unwrap_err(), IoError::Exhausted);
     assert_eq!(Local::connect(at).unwrap_err(), IoError::Exhausted);
+    let shut = LocalListener::open("transom-test/shut").unwrap();
+    shut.shut();
+    assert!(shut.wait().is_none(), "a thread that waits there returns all the same");
     drop(others);
     until("all is released", || !is_behind());
     listener.accept().unwrap();
