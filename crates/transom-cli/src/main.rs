@@ -6,6 +6,8 @@
 mod adapters;
 mod captures;
 mod explain;
+#[cfg(not(windows))]
+mod files;
 #[cfg_attr(windows, path = "windows/inspect.rs")]
 mod inspect;
 mod packaging;

@@ -45,6 +45,34 @@ fn captures(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Another process holds a lease on a file that looks like a capture, which an open would wait for (fcntl(2)).
+#[test]
+fn a_file_that_another_process_holds_is_not_waited_for() {
+    let folder = folder("lease");
+    let file = folder.join("x.pcapng");
+    std::fs::write(&file, [0x0A, 0x0D, 0x0D, 0x0A, 0, 0, 0, 0]).unwrap();
+    let code = "import fcntl, os, signal, sys\n\
+                signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+                fd = os.open(sys.argv[1], os.O_WRONLY)\n\
+                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+                print('held', flush=True)\n\
+                sys.stdin.read()";
+    let mut holder = Command::new("python3");
+    holder.args(["-c", code]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut holder) = holder.spawn() else {
+        return eprintln!("SKIPPED: python3 is not installed");
+    };
+    let mut held = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut held).unwrap();
+    assert_eq!(held, "held\n");
+    let words = ["run", "--quiet", "--capture", file.to_str().unwrap(), "--", "true"];
+    run(&words).failed(2, &["exists, and is no capture"]);
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(run(&words).code, 0, "nobody holds it any more");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn each_process_of_a_program_has_a_file_that_only_its_user_may_read() {
     let folder = folder("two");

@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use serde::Serialize;
 use transom_switch::directory;
+
+use crate::files::read_regular;
 
 /// A process under the switch that has such connections.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,13 +21,19 @@ pub(crate) struct Sockets {
     pub(crate) program: String,
 }
 
-/// Whether each segment of this user is that of a switched connection, by its number.
-fn segments(user: u32) -> HashMap<u64, bool> {
-    let folder = fs::read_dir(format!("/dev/shm/transom-{user}"));
-    let files = folder.into_iter().flatten().flatten();
+/// Bytes of a file with numbers that are read: it has a quarter.
+const MOST: u64 = 1 << 20;
+
+/// Whether each segment of this user is that of a switched connection, by its number. Another user may have made
+/// the folder first: then it says nothing.
+fn segments(folder: &Path, user: u32) -> HashMap<u64, bool> {
+    let own = fs::symlink_metadata(folder)
+        .is_ok_and(|about| about.is_dir() && about.uid() == user && about.mode() & 0o077 == 0);
+    let entries = if own { fs::read_dir(folder).ok() } else { None };
+    let files = entries.into_iter().flatten().flatten();
     let files = files.filter(|file| file.file_name().to_string_lossy().starts_with("connections-"));
     files
-        .filter_map(|file| fs::read(file.path()).ok())
+        .filter_map(|file| read_regular(&file.path(), MOST).ok())
         .flat_map(|bytes| directory::entries(&bytes).collect::<Vec<_>>())
         .filter_map(|entry| Some((u64::from(entry.id?), entry.claimed)))
         .collect()
@@ -41,7 +50,7 @@ fn mapped(maps: &str) -> impl Iterator<Item = u64> {
 /// The processes of this user that have connections under the switch.
 pub(crate) fn processes() -> Vec<Sockets> {
     let user = rustix::process::geteuid().as_raw();
-    let segments = segments(user);
+    let segments = segments(Path::new(&format!("/dev/shm/transom-{user}")), user);
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
@@ -75,6 +84,28 @@ pub(crate) fn table(all: &[Sockets]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Another user may have made the folder, and a program of this user anything in it.
+    #[test]
+    fn what_is_no_list_of_this_user_s_is_not_read() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = std::env::temp_dir().join(format!("transom-lists-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let file = |name: &str| folder.join(format!("connections-{name}"));
+        let entry = directory::Entry { cookie: 7, id: Some(9), claimed: true };
+        fs::write(file("1"), entry.bytes()).unwrap();
+        symlink("/dev/zero", file("2")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(file("3")).status().unwrap().success());
+        fs::File::create(file("4")).unwrap().set_len(1 << 40).unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        mode(0o700);
+        assert_eq!(segments(&folder, user), HashMap::from([(9, true)]));
+        assert_eq!(segments(&folder, user + 1), HashMap::new());
+        mode(0o755);
+        assert_eq!(segments(&folder, user), HashMap::new());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn segments_are_known_by_their_number() {

@@ -1,14 +1,15 @@
 //! `transom run --capture`: what the program is asked to record, and room for it.
 
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
-use std::io::Read;
+use std::fs::{self, TryLockError};
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use transom::CaptureOptions;
 
 use transom_command::exit::{Exit, Failure, Outcome};
+
+use crate::files::{open_regular, read_regular};
 
 /// A pcapng file's first bytes.
 const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
@@ -92,16 +93,13 @@ impl CaptureArgs {
 
 /// A regular file that begins as captures do.
 fn is_capture(path: &Path) -> bool {
-    let regular = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
-    let mut bytes = [0; 4];
-    regular
-        && File::open(path)
-            .is_ok_and(|mut file| file.read_exact(&mut bytes).is_ok() && bytes == MAGIC)
+    let begin = read_regular(path, MAGIC.len() as u64);
+    begin.is_ok_and(|begin| begin == MAGIC)
 }
 
 /// Whether a process is writing a capture: a lock lies on the file as long as it does.
 fn is_live(path: &Path) -> bool {
-    let locked = File::open(path).map(|file| file.try_lock());
+    let locked = open_regular(path).map(|file| file.try_lock());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
