@@ -11,7 +11,7 @@ use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
     Completion, CompletionFlags, CompletionKind, Data, Flags, Limits, Operation, QueuePairKind,
-    Request, Status,
+    Request, Sge, Status,
 };
 
 /// Requests under way, receives, and what is known of their outcome.
@@ -58,8 +58,6 @@ pub struct Execution {
     /// The operations that the peer may use at all.
     pub(crate) access: Rights,
     pub(crate) kind: QueuePairKind,
-    /// Writes of one frame of either side may go the short way, as far as its kind decides that.
-    pub(crate) short: bool,
     /// Of a receive side over several shared receive queues: the one that the peer's message is for.
     pub(crate) target: u32,
 }
@@ -115,7 +113,6 @@ impl Execution {
             limits,
             access,
             kind: admission.config.kind,
-            short: admission.config.kind == QueuePairKind::Rc && !admission.config.shared,
             target: 0,
         }
     }
@@ -153,6 +150,17 @@ impl Execution {
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
         self.admission.post_list(self.state, &mut self.requests, list)
+    }
+
+    /// Post a receive, as [`Execution::post`]. A [`Connection::transmit`](crate::Connection::transmit) follows.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_receive`](crate::QueuePair::post_receive).
+    #[inline]
+    pub fn post_receive(&mut self, context: u64, list: &[Sge]) -> Result<(), Status> {
+        self.admission.post_receive(self.state, &mut self.receives, context, list)?;
+        self.receives_posted += 1;
+        Ok(())
     }
 
     /// Post a Bind, as [`Execution::post`], and execute it, if everything that was posted before has

@@ -8,6 +8,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod admission;
+mod attention;
 mod cm;
 mod connection;
 mod context;
@@ -27,10 +28,11 @@ pub mod tables;
 pub mod trace;
 
 pub use admission::Places;
+pub use attention::{Attention, Quiet};
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
-    Connection, ConnectionConfig, ConnectionOverview, Frames, LARGEST_INLINE, LinkEnd, LinkWish,
-    Received, SMALL, TIME_OUTS, WHOLE,
+    Connection, ConnectionConfig, ConnectionOverview, LARGEST_INLINE, LinkEnd, LinkWish, Received,
+    SMALL, TIME_OUTS, WHOLE,
 };
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,

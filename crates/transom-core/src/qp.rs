@@ -184,10 +184,10 @@ impl QueuePair {
         self.admission.post(self.state, &mut self.posted, request, data)
     }
 
-    /// Requests wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
+    /// Requests or receives wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.posted.is_empty()
+        !self.posted.is_empty() || !self.receives.is_empty()
     }
 
     /// Post several requests, in order: all of them, or, after an error, none.

@@ -44,8 +44,8 @@ impl Wire for Script {
     }
     fn decode<'b>(&mut self, _: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         match bytes {
-            [] => Ok(Decoded { consumed: 0, event: None }),
-            _ => Ok(Decoded { consumed: 1, event: self.decoded.take() }),
+            [] => Ok(Decoded::NOTHING),
+            _ => Ok(Decoded::of(1, self.decoded.take())),
         }
     }
     fn executed(&mut self, _: Time) {}

@@ -8,20 +8,18 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use transom_process::duplex::Next;
 use transom_process::lending::Lent;
 use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SLOTS, SMALL, Shared, Side, Slot,
 };
 use transom_process::{Area, Channel, Duplex};
-use transom_wire::{Bytes, Config, Frame, ReadLimits, Role, Time, Wire};
+use transom_wire::{Config, Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
 use crate::records::Model;
 use crate::stream::{ACTIVE, Engine, REFUSE, Rules};
-
-/// Small Writes are not taken by their own way.
-const ONE_WAY: u8 = 4;
 
 /// The promises of the wire of records: the rest is its engine's.
 pub(crate) const RECORDS: Rules = Rules {
@@ -73,7 +71,6 @@ const REGION: u32 = 1;
 struct Victim {
     engine: Engine<Channel>,
     model: Model,
-    one_way: bool,
     shared: Rc<Shared>,
     duplex: Duplex<Memory>,
     /// Takes the same records on the long way.
@@ -112,7 +109,6 @@ pub fn rings(input: &[u8]) {
     let mut victim = Victim {
         engine: Engine::new(Channel::new(Config::new(role), Time(0)), RECORDS, options),
         model: Model::default(),
-        one_way: options & ONE_WAY != 0,
         duplex: Duplex::new(Memory(shared.clone()), usize::from(role == Role::Passive)),
         shadow: Consumer::new(SLOTS, DATA),
         shared,
@@ -267,9 +263,7 @@ impl Victim {
         let judged = self.engine.open && !self.engine.dead && header.kind != Kind::Ack;
         let reads = self.engine.wire.facts().map_or(0, |facts| facts.limits.inbound);
         let delivered = self.engine.delivered;
-        if !self.on_whole(bytes, &header) {
-            assert!(self.engine.hear(bytes) == bytes.len(), "a record is whole");
-        }
+        assert!(self.engine.hear(bytes) == bytes.len(), "a record is whole");
         let violation = &self.engine.violation;
         assert!(
             !judged || violation.is_none() || self.engine.delivered == delivered,
@@ -281,26 +275,6 @@ impl Victim {
         }
     }
 
-    /// As the engine takes Writes of one record.
-    fn on_whole(&mut self, bytes: &[u8], header: &Header) -> bool {
-        if self.engine.dead || self.one_way {
-            return false;
-        }
-        let Some(placing) = self.engine.wire.on_whole(bytes) else { return false };
-        assert_eq!((header.kind, header.flags & !record::ELSEWHERE), (Kind::Write, record::LAST));
-        assert_eq!((placing.token, placing.address), (header.token, header.address));
-        let payload = &bytes[HEADER..];
-        let expected = if header.has(record::ELSEWHERE) {
-            let address = u64::from_ne_bytes(*payload.first_chunk().unwrap());
-            Bytes::Shared { address, length: header.length }
-        } else {
-            Bytes::Own(payload)
-        };
-        assert_eq!((placing.payload, placing.consumed), (expected, bytes.len()));
-        self.engine.place(placing);
-        true
-    }
-
     fn take(&mut self, into: &mut [u8]) -> Result<usize, RingViolation> {
         let mut small = [0; SMALL];
         let shared = self.shared.clone();
@@ -310,11 +284,8 @@ impl Victim {
         }
         let same = self.shadow.take(slots);
         let mut elsewhere = 0;
-        let whole = self.duplex.read_write(&mut small, &mut elsewhere)?;
-        if whole {
-            self.duplex.put_back();
-        }
-        let next = self.duplex.read();
+        let whole = self.duplex.read_small(&mut small, &mut elsewhere)? == Next::Record;
+        let next = if whole { same } else { self.duplex.read() };
         if let Some(record) = next {
             let record = record?;
             assert_eq!(same, Some(Ok(record)), "on either way");
@@ -324,7 +295,6 @@ impl Victim {
             assert!(length <= record.header.kind.largest_payload());
             let used = self.duplex.copy(&record.header, record.body, into);
             if whole {
-                assert_eq!(record.header.kind, Kind::Write);
                 assert_eq!(elsewhere, if length > INLINE { length } else { 0 });
                 // The lap stands in front.
                 assert_eq!(small[4..used], into[4..used], "on either way");

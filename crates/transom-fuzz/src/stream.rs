@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
-    Atomic, Begin, Event, Frame, Message, MessageId, Operation, Payload, Placing, ReadLimits,
-    Refusal, RefusalClass, Role, SetupError, Time, Violation, Wire,
+    Atomic, Begin, Event, Frame, Message, MessageId, Operation, Payload, ReadLimits, Refusal,
+    RefusalClass, Role, SetupError, Time, Violation, Wire,
 };
 
 /// We are the active side.
@@ -34,8 +34,6 @@ pub(crate) struct Engine<W> {
     pub(crate) wire: W,
     pub(crate) now: Time,
     options: u8,
-    /// Look for whole frames first.
-    short: bool,
     /// The promises of this wire besides those of every wire.
     rules: Rules,
     events: u32,
@@ -76,15 +74,9 @@ pub(crate) const STREAM: Rules =
 /// The most bytes that are kept of a frame that has not come whole.
 const KEPT: usize = 65_568;
 
-/// Plays one input. Panics if the stream breaks a promise, or if it makes a difference whether frames that
-/// come often are taken as a whole.
+/// Plays one input. Panics if the stream breaks a promise.
 pub fn stream(input: &[u8]) {
-    assert_eq!(played(input, true), played(input, false));
-}
-
-/// The events, the violation, and the headers of the frames that have left.
-fn played(input: &[u8], short: bool) -> Option<(u32, Option<Violation>, Vec<Vec<u8>>)> {
-    let [options, piece, bytes @ ..] = input else { return None };
+    let [options, piece, bytes @ ..] = input else { return };
     let (options, piece) = (*options, usize::from(*piece).max(1));
     let role = if options & ACTIVE != 0 { Role::Active } else { Role::Passive };
     let config = Config {
@@ -101,10 +93,8 @@ fn played(input: &[u8], short: bool) -> Option<(u32, Option<Violation>, Vec<Vec<
     }
     engine.wire.receives_posted(engine.now, 8, options & REFUSE != 0);
     engine.speak();
-    engine.short = short;
     engine.play(bytes, piece * 7);
     engine.end();
-    Some((engine.events, engine.violation, engine.left))
 }
 
 impl<W: Wire> Engine<W> {
@@ -113,7 +103,6 @@ impl<W: Wire> Engine<W> {
             wire,
             now: Time(0),
             options,
-            short: false,
             rules,
             events: 0,
             delivered: 0,
@@ -175,13 +164,6 @@ impl<W: Wire> Engine<W> {
         let mut at = 0;
         loop {
             let _ = self.wire.glance(&bytes[at..]); // only a guess, but of any bytes
-            let whole = if self.short { self.wire.on_whole(&bytes[at..]) } else { None };
-            if let Some(placing) = whole {
-                assert!(!self.dead, "a frame on a dead stream: {placing:?}");
-                at += placing.consumed;
-                self.place(placing);
-                continue;
-            }
             let decoded = match self.wire.decode(self.now, &bytes[at..]) {
                 Ok(decoded) => decoded,
                 Err(violation) => {
@@ -192,6 +174,15 @@ impl<W: Wire> Engine<W> {
                 }
             };
             assert!(decoded.consumed <= bytes.len() - at);
+            if let Some(through) = decoded.done {
+                self.take(Event::Done { through });
+            }
+            let mut any = false;
+            while let Some(event) = self.wire.poll_event() {
+                self.take(event);
+                any = true;
+            }
+            assert_eq!(decoded.news, any, "news are announced");
             if decoded.consumed == 0 {
                 assert!(decoded.event.is_none());
                 return at;
@@ -204,23 +195,6 @@ impl<W: Wire> Engine<W> {
             while let Some(event) = self.wire.poll_event() {
                 self.take(event);
             }
-        }
-    }
-
-    /// As the engine takes a frame that was taken as a whole.
-    pub(crate) fn place(&mut self, placing: Placing<'_>) {
-        let Placing { token, address, payload, done, news, .. } = placing;
-        if let Some(through) = done {
-            self.take(Event::Done { through });
-        }
-        let mut any = false;
-        while let Some(event) = self.wire.poll_event() {
-            self.take(event);
-            any = true;
-        }
-        assert_eq!(news, any);
-        if !payload.is_empty() {
-            self.take(Event::Write { token, address, payload, last: true, immediate: None });
         }
     }
 

@@ -14,8 +14,8 @@ use transom_iwarp::{Config, Ready, Revision, Stream, TerminateForm};
 use transom_process::Channel;
 use transom_process::record::{self, Header, Kind};
 use transom_wire::{
-    Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, Placing,
-    ReadLimits, Refusal, RefusalClass, Role, Time, Wire,
+    Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits,
+    Refusal, RefusalClass, Role, Time, Wire,
 };
 
 use crate::Input;
@@ -68,8 +68,6 @@ struct End<W> {
     withhold: bool,
     dead: bool,
     established: bool,
-    /// Whole frames were looked for last.
-    short: bool,
     /// Why, if this end found fault.
     fault: Option<String>,
     limits: ReadLimits,
@@ -238,7 +236,6 @@ impl<W: Wire> End<W> {
             withhold: false,
             dead: false,
             established: false,
-            short: false,
             fault: None,
             limits,
             receives: 0,
@@ -372,14 +369,6 @@ impl<W: Wire> End<W> {
         let bytes = std::mem::take(&mut self.input);
         let mut at = 0;
         loop {
-            // As an engine does at times: what comes often is taken as a whole.
-            self.short = !self.short;
-            let whole = if self.short { self.wire.on_whole(&bytes[at..]) } else { None };
-            if let Some(placing) = whole {
-                at += placing.consumed;
-                self.place(now, placing, peer);
-                continue;
-            }
             match self.wire.decode(now, &bytes[at..]) {
                 Err(violation) => {
                     assert!(!self.dead, "a second violation: {violation}");
@@ -388,6 +377,15 @@ impl<W: Wire> End<W> {
                 Ok(decoded) if decoded.consumed == 0 => break,
                 Ok(decoded) => {
                     at += decoded.consumed;
+                    if let Some(through) = decoded.done {
+                        self.take(now, Event::Done { through }, peer);
+                    }
+                    let mut any = false;
+                    while let Some(event) = self.wire.poll_event() {
+                        self.take(now, event, peer);
+                        any = true;
+                    }
+                    assert_eq!(decoded.news, any);
                     if let Some(event) = decoded.event {
                         assert!(!self.dead, "an event on a dead stream: {event:?}");
                         self.take(now, event, peer);
@@ -399,24 +397,6 @@ impl<W: Wire> End<W> {
             }
         }
         self.input.extend_from_slice(&bytes[at..]);
-    }
-
-    fn place(&mut self, now: Time, placing: Placing<'_>, peer: &mut End<W>) {
-        let Placing { token, address, payload, done, news, .. } = placing;
-        assert!(!self.dead, "a frame on a dead stream: {placing:?}");
-        if let Some(through) = done {
-            self.take(now, Event::Done { through }, peer);
-        }
-        let mut any = false;
-        while let Some(event) = self.wire.poll_event() {
-            self.take(now, event, peer);
-            any = true;
-        }
-        assert_eq!(news, any);
-        if !payload.is_empty() {
-            let write = Event::Write { token, address, payload, last: true, immediate: None };
-            self.take(now, write, peer);
-        }
     }
 
     fn take(&mut self, now: Time, event: Event<'_>, peer: &mut End<W>) {

@@ -51,6 +51,17 @@ pub trait Area {
     }
 }
 
+/// The next record of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is none.
+    None,
+    /// It was read.
+    Record,
+    /// It is left for [`Duplex::read`].
+    Left,
+}
+
 /// A side's ends of both rings.
 #[derive(Debug)]
 pub struct Duplex<A> {
@@ -181,21 +192,21 @@ impl<A: Area> Duplex<A> {
         }
     }
 
-    /// The next record, if it is a Write of one record: where the caller wants it, and as the wire does
-    /// ([`Duplex::copy`]). `elsewhere` grows by the bytes of its payload that are not in the record. `false`: it
-    /// is no such Write, or there is no record, and [`Duplex::read`] has more to say.
+    /// The next record, if its header says enough about it: where the caller wants it, and as the wire does
+    /// ([`Duplex::copy`]). `elsewhere` grows by the bytes of its payload that are not in the record.
     ///
     /// # Errors
     /// The other side has broken a rule of the ring: [`RingViolation`].
     #[inline(always)]
-    pub fn read_write(
+    pub fn read_small(
         &mut self,
         record: &mut [u8; SMALL],
         elsewhere: &mut usize,
-    ) -> Result<bool, RingViolation> {
-        let Some(side) = self.area.shared().sides.get(1 - self.mine) else { return Ok(false) };
-        match self.consumer.take_write(side.slots(), record) {
-            Taken::Nothing => return Ok(false),
+    ) -> Result<Next, RingViolation> {
+        let Some(side) = self.area.shared().sides.get(1 - self.mine) else { return Ok(Next::None) };
+        match self.consumer.take_small(side.slots(), record) {
+            Taken::Nothing => return Ok(Next::None),
+            Taken::Left => return Ok(Next::Left),
             Taken::Inline => {}
             Taken::At(offset, length) => {
                 record::set_elsewhere(record, self.area.address(1 - self.mine, offset));
@@ -203,14 +214,14 @@ impl<A: Area> Duplex<A> {
             }
         }
         self.area.point("a record was read");
-        let Some([_, ack, ..]) = record::to_words(record) else { return Ok(false) };
-        self.acknowledged(ack).map(|()| true)
-    }
-
-    /// The record that was read last is to be read again, by [`Duplex::read`]. Only right behind
-    /// [`Duplex::read_write`].
-    pub fn put_back(&mut self) {
-        self.consumer.put_back();
+        let Some(words) = record::to_words(record) else { return Ok(Next::None) };
+        if record::kind_of(words[0]) != record::WHOLE_WRITE
+            && let Some(header) = Header::from_words(words)
+            && !self.names_what_was_lent(&Record { header, body: Found::Inline([0; INLINE / 8]) })
+        {
+            return Err(RingViolation::Region);
+        }
+        self.acknowledged(words[1]).map(|()| Next::Record)
     }
 
     /// The acknowledgement that stands beside the other side's records, as a header for the wire.

@@ -7,6 +7,7 @@
 //! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
 //! | [`lending`] | regions that one side has mapped of the other's, with its consent |
 //! | [`duplex`] | a link's two rings as one of its sides uses them |
+//! | [`Records`] | the records of a ring as the frames of a wire |
 //! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
 //! | [`upgrade`] | the messages before memory is shared, and the rules by which a side is believed |
 //!
@@ -34,11 +35,13 @@ pub mod duplex;
 mod ledger;
 pub mod lending;
 pub mod record;
+mod records;
 pub mod ring;
 pub mod upgrade;
 
 pub use channel::Channel;
 pub use duplex::{Area, Duplex};
+pub use records::{Records, Stop, UNIT};
 
 /// The path's name.
 pub const NAME: &str = "process";

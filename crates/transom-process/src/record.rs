@@ -140,7 +140,7 @@ pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64)
     if let Some((first, rest)) = record.split_first_chunk_mut::<8>()
         && let Some((place, _)) = rest.split_at_mut(HEADER - 8).1.split_first_chunk_mut()
     {
-        *first = (u64::from_ne_bytes(*first) | WHOLE_WRITE_ELSEWHERE << 32).to_ne_bytes();
+        *first = (u64::from_ne_bytes(*first) | u64::from(ELSEWHERE) << 40).to_ne_bytes();
         *place = address.to_ne_bytes();
     }
 }
@@ -222,6 +222,22 @@ impl Header {
             | Kind::Target => 0,
             _ => self.length as usize,
         }
+    }
+
+    /// Whether such a record is one of a ring.
+    #[must_use]
+    #[inline]
+    pub fn belongs_into_a_slot(&self) -> bool {
+        self.kind != Kind::Ack && self.payload() <= self.kind.largest_payload()
+    }
+
+    /// Whether all of such a record is in its slot, or its payload goes to the program's memory out of the
+    /// ring.
+    #[must_use]
+    #[inline]
+    pub(crate) fn is_small(&self) -> bool {
+        let payload = self.kind.carries_data() || self.payload() <= crate::ring::INLINE;
+        payload && !self.has(LENT) && self.belongs_into_a_slot()
     }
 
     /// Whether it has one of the flags.

@@ -13,7 +13,7 @@
 //! `tests/loom.rs` runs every interleaving of this file.
 
 use super::lending::Lent;
-use super::record::{HEADER, Header, Kind, LARGEST_PAYLOAD, LENT, WHOLE_WRITE, Words};
+use super::record::{ELSEWHERE, HEADER, Header, Kind, LARGEST_PAYLOAD, LENT, WHOLE_WRITE, Words};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -364,11 +364,14 @@ pub struct Record {
     pub body: Found,
 }
 
-/// The outcome of [`Consumer::take_write`].
+/// The outcome of [`Consumer::take_small`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The next record is no such Write, or there is none; nothing was taken.
+    /// There is no record.
     Nothing,
+    /// The next record is left for [`Consumer::take`]: it names a region, has more text than fits a slot, or is
+    /// none.
+    Left,
     /// The payload is behind the header.
     Inline,
     /// The payload lies at this offset in the data area, and is so long.
@@ -395,9 +398,8 @@ pub enum Found {
 pub struct Consumer {
     /// Records read.
     next: u64,
-    /// Bytes of the data area passed; and before the last [`Consumer::take_write`].
+    /// Bytes of the data area passed.
     data: u64,
-    data_before: u64,
     data_size: usize,
     laps: Laps,
 }
@@ -406,7 +408,7 @@ impl Consumer {
     /// A consumer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Consumer {
-        Consumer { next: 0, data: 0, data_before: 0, data_size, laps: Laps::new(slots) }
+        Consumer { next: 0, data: 0, data_size, laps: Laps::new(slots) }
     }
 
     /// Whether there is a record to read.
@@ -419,20 +421,30 @@ impl Consumer {
             .is_some_and(|slot| slot.words[0].load(Ordering::Relaxed) as u32 == lap)
     }
 
-    /// Read the next record, if it is a Write of one record, word by word to `record`: what lies behind its
+    /// Read the next record word by word to `record`, if its header says enough about it: what lies behind its
     /// payload there does not count.
     #[inline(always)]
-    pub fn take_write(&mut self, slots: &[Slot], record: &mut [u8; SMALL]) -> Taken {
+    pub fn take_small(&mut self, slots: &[Slot], record: &mut [u8; SMALL]) -> Taken {
         let Some(slot) = slots.get(self.laps.index(self.next)) else { return Taken::Nothing };
         let [valid, places @ ..] = &slot.words;
         let first = valid.load(Ordering::Acquire);
         let [ack, address, last, inline @ ..] = places;
         let last = last.load(Ordering::Relaxed);
-        let wanted = WHOLE_WRITE << 32 | u64::from(self.laps.lap(self.next));
+        let lap = self.laps.lap(self.next);
         let length = last >> 32;
-        if first != wanted || length > LARGEST_PAYLOAD as u64 {
-            return Taken::Nothing;
+        let mut here = length <= INLINE as u64;
+        if first != WHOLE_WRITE << 32 | u64::from(lap) || length > LARGEST_PAYLOAD as u64 {
+            if first as u32 != lap {
+                return Taken::Nothing;
+            }
+            let header = Header::from_words([first, 0, 0, last]);
+            match header.filter(|header| header.is_small()) {
+                Some(header) => here = header.payload() <= INLINE,
+                None => return Taken::Left,
+            }
         }
+        // The flag for a payload that is not here is this side's.
+        let first = first & !(u64::from(ELSEWHERE) << 40);
         let words = [first, ack.load(Ordering::Relaxed), address.load(Ordering::Relaxed), last];
         let (header, payload) = record.split_at_mut(HEADER);
         for (room, word) in header.chunks_exact_mut(8).zip(words) {
@@ -442,18 +454,11 @@ impl Consumer {
             room.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
         }
         self.next += 1;
-        self.data_before = self.data;
-        if length > INLINE as u64 {
-            let length = length as usize; // at most the largest payload
-            return Taken::At(self.pass_data(length), length);
+        if here {
+            return Taken::Inline;
         }
-        Taken::Inline
-    }
-
-    /// Undo the last [`Consumer::take_write`]: its record is next again.
-    pub fn put_back(&mut self) {
-        self.next = self.next.saturating_sub(1);
-        self.data = self.data_before;
+        let length = length as usize; // at most the largest payload
+        Taken::At(self.pass_data(length), length)
     }
 
     /// The offset of a payload of `length` bytes, which is the next one in the data area.
@@ -475,7 +480,7 @@ impl Consumer {
         let [_, places @ ..] = &slot.words;
         let read = |at: usize| places.get(at).map_or(0, |place| place.load(Ordering::Relaxed));
         let header = Header::from_words([first, read(0), read(1), read(2)])
-            .filter(|h| h.kind != Kind::Ack && h.payload() <= h.kind.largest_payload());
+            .filter(|header| header.belongs_into_a_slot());
         let Some(header) = header else { return Some(Err(RingViolation::Record)) };
         let length = header.payload();
         let body = if header.has(LENT) {

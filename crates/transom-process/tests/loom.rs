@@ -91,7 +91,7 @@ fn read_once_and_whole(whole: bool) {
         if number == 2 || whole && number == 1 {
             let mut small = [0; ring::SMALL];
             let taken = loop {
-                match consumer.take_write(&way.slots, &mut small) {
+                match consumer.take_small(&way.slots, &mut small) {
                     ring::Taken::Nothing => loom::thread::yield_now(),
                     taken => break taken,
                 }
@@ -234,7 +234,7 @@ impl End {
     fn look(&mut self) -> Option<News> {
         let mut small = [0; ring::SMALL];
         let mut elsewhere = 0;
-        if self.duplex.read_write(&mut small, &mut elsewhere).unwrap() {
+        if self.duplex.read_small(&mut small, &mut elsewhere) == Ok(duplex::Next::Record) {
             let header = record::to_words(&small).and_then(Header::from_words).unwrap();
             let mut byte = [small[record::HEADER]];
             if elsewhere > 0 {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use transom_process::record::{
-    HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, SOLICITED, to_bytes, to_words,
+    ELSEWHERE, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, LENT, SOLICITED, to_bytes, to_words,
 };
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot, Taken,
@@ -72,56 +72,45 @@ fn a_slot_is_not_written_again_before_its_record_was_acknowledged() {
     assert_eq!(consumer.take(&slots), None);
 }
 
-/// Any other record is not taken: it is for `take`, with all that it checks.
+/// A record whose header says enough is taken as it lies. Any other is left to `take`, with all that it checks.
 #[test]
-fn a_write_of_one_record_can_be_taken_by_itself() {
+fn a_record_can_be_taken_as_it_lies() {
     let slots = slots(4);
     let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
     let mut record = [0; SMALL];
-    assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing, "there is none");
+    assert_eq!(consumer.take_small(&slots, &mut record), Taken::Nothing, "there is none");
     let small = Header { flags: LAST, ack: 5, token: 7, ..header(1, INLINE) };
     let words = [1, 2, 3, u64::MAX];
     assert!(producer.publish(&slots, small.words(), Body::Inline(words)));
-    assert_eq!(consumer.take_write(&slots, &mut record), Taken::Inline);
+    assert_eq!(consumer.take_small(&slots, &mut record), Taken::Inline);
     assert_eq!(to_words(&record).and_then(Header::from_words), Some(small));
     assert_eq!(record[HEADER..], to_bytes(words));
-    for other in [
-        Header { flags: 0, ..small },
-        Header { flags: LAST | SOLICITED, ..small },
-        Header { detail: 1, ..small },
-        Header { kind: Kind::Send, ..small },
-        Header { length: u32::MAX, ..small },
+    let long = Header { length: 100, ..small };
+    for (other, expected) in [
+        (Header { flags: 0, ..small }, Taken::Inline),
+        (Header { flags: LAST | SOLICITED, ..small }, Taken::Inline),
+        (Header { flags: LAST | ELSEWHERE, ..small }, Taken::Inline),
+        (Header { flags: LAST | LENT, ..small }, Taken::Left),
+        (Header { detail: 1, ..small }, Taken::Inline),
+        (Header { kind: Kind::Send, ..small }, Taken::Inline),
+        (Header { kind: Kind::Send, ..long }, Taken::At(0, 100)),
+        (Header { kind: Kind::Read, ..long }, Taken::Inline),
+        (Header { kind: Kind::Refuse, ..small }, Taken::Inline),
+        (Header { kind: Kind::Refuse, ..long }, Taken::Left),
+        (Header { kind: Kind::Ack, ..small }, Taken::Left),
+        (Header { length: u32::MAX, ..small }, Taken::Left),
     ] {
         let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
         let slots = self::slots(4);
         assert!(producer.publish(&slots, other.words(), Body::Inline(words)));
-        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing, "{other:?}");
-        let taken = consumer.take(&slots).unwrap();
-        assert_eq!(taken.is_err(), other.length == u32::MAX, "{other:?}: {taken:?}");
-    }
-}
-
-/// A record that was put back is taken as it would have been, and so is its payload's place.
-#[test]
-fn a_write_that_was_put_back_is_read_again() {
-    let slots = slots(4);
-    let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
-    let mut record = [0; SMALL];
-    for (number, length) in [(0, 100), (1, INLINE), (2, LARGEST_PAYLOAD)] {
-        let header = Header { flags: LAST, ..header(number, length) };
-        let body = if length > INLINE { Body::Placed(length) } else { Body::Inline([number; 4]) };
-        let place = producer.place(length).filter(|_| length > INLINE);
-        assert!(producer.publish(&slots, header.words(), body));
-        let expected = place.map_or(Taken::Inline, |at| Taken::At(at, length));
-        for _ in 0..2 {
-            assert_eq!(consumer.take_write(&slots, &mut record), expected);
-            consumer.put_back();
+        assert_eq!(consumer.take_small(&slots, &mut record), expected, "{other:?}");
+        assert_eq!(consumer.has_next(&slots), expected == Taken::Left);
+        if expected != Taken::Left {
+            let flags = other.flags & !ELSEWHERE; // who says where the payload lies is this side
+            let header = to_words(&record).and_then(Header::from_words);
+            assert_eq!(header, Some(Header { flags, ..other }));
         }
-        let found = place.map_or(Found::Inline([number; 4]), Found::At);
-        let read = consumer.take(&slots).unwrap().unwrap();
-        assert_eq!((read.header, read.body), (header, found));
     }
-    assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing);
 }
 
 #[test]
@@ -191,8 +180,8 @@ proptest! {
         for (at, noise) in words.into_iter().enumerate() {
             let _ = producer.consumed(at as u32);
             producer.publish(&slots, noise, Body::Inline(noise));
-            match consumer.take_write(&slots, &mut [0; SMALL]) {
-                Taken::Nothing => {}
+            match consumer.take_small(&slots, &mut [0; SMALL]) {
+                Taken::Nothing | Taken::Left => {}
                 Taken::Inline => continue,
                 Taken::At(offset, length) => {
                     prop_assert!(length > INLINE && offset + length <= DATA);

@@ -1,8 +1,8 @@
 //! The shipped wire, with the watcher looking over its shoulder.
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, Operation, Placing,
-    ReadLimits, Refusal, SMALL_HEADER, SetupError, Time, Trailer, Violation, Wire,
+    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, Operation, ReadLimits,
+    Refusal, SMALL_HEADER, SetupError, Time, Trailer, Violation, Wire,
 };
 
 use crate::watch::Watcher;
@@ -46,18 +46,16 @@ impl Wire for Spy {
 
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         let decoded = self.wire.decode(now, bytes);
-        if let Ok(Decoded { event: Some(event), .. }) = &decoded {
-            self.watcher.see().decoded(event);
+        if let Ok(Decoded { event, done, .. }) = &decoded {
+            if let Some(event) = event {
+                self.watcher.see().decoded(event);
+                self.watcher.see().count_kind(event, self.wire.framing());
+            }
+            if let Some(through) = done {
+                self.watcher.see().vouched(*through);
+            }
         }
         decoded
-    }
-
-    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
-        let placing = self.wire.on_whole(bytes);
-        if let Some(placing) = &placing {
-            self.watcher.see().taken_whole(placing, self.wire.framing());
-        }
-        placing
     }
 
     fn glance(&self, bytes: &[u8]) -> Option<Glance> {

@@ -335,7 +335,7 @@ impl Host {
     }
 
     /// Let it write.
-    pub fn transmit(&mut self, now: Time, out: &mut dyn Output) {
+    pub fn transmit(&mut self, now: Time, out: &mut impl Output) {
         self.with(now, |_, connection, _, cx| {
             if let Some(connection) = connection {
                 connection.transmit(cx, out);

@@ -7,8 +7,23 @@ use crate::{Atomic, Bytes, Immediate, MessageId, PeerError, ReadLimits};
 pub struct Decoded<'b> {
     /// Bytes used up. 0 = more are needed, nothing was consumed, `event` is `None`.
     pub consumed: usize,
+    /// Our own messages up to this one were executed: that came with these bytes, and comes first.
+    pub done: Option<MessageId>,
+    /// There may be other [events](crate::Wire::poll_event) that came with them, and come first.
+    pub news: bool,
     /// Their meaning to the engine, if any.
     pub event: Option<Event<'b>>,
+}
+
+impl<'b> Decoded<'b> {
+    /// More bytes are needed.
+    pub const NOTHING: Decoded<'static> = Decoded::of(0, None);
+
+    /// So many bytes that bring no news of messages of this side's.
+    #[must_use]
+    pub const fn of(consumed: usize, event: Option<Event<'b>>) -> Decoded<'b> {
+        Decoded { consumed, done: None, news: false, event }
+    }
 }
 
 /// The look of the next bytes, unverified ([`Wire::glance`](crate::Wire::glance)).

@@ -1,6 +1,6 @@
 //! Frames that a wire wants written.
 
-use crate::{Bytes, MessageId, ReadSlot};
+use crate::{MessageId, ReadSlot};
 
 /// Room for the largest header that any wire puts in front of a payload, and for the largest frame
 /// that has no payload of the engine's (a start-up frame is larger and travels in pieces). Frames
@@ -19,21 +19,36 @@ pub enum Framing {
     Records,
 }
 
-/// Where the peer wants a Write of one frame placed: to be judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placing<'b> {
-    /// Bytes of the whole frame, as it was given.
-    pub consumed: usize,
-    /// The token it names.
-    pub token: u32,
-    /// The first byte.
-    pub address: u64,
-    /// The bytes to place. Empty: the frame is no Write, and there is nothing to judge.
-    pub payload: Bytes<'b>,
-    /// Our own messages up to this one were executed: that came with it, and comes first.
-    pub done: Option<MessageId>,
-    /// There may be other [events](crate::Wire::poll_event) that came with it, and come first.
-    pub news: bool,
+/// Frames that have come, one behind the other. They are read where they are: to move one that has just been
+/// stored in other pieces is to wait for the stores.
+pub trait Frames {
+    /// Bytes that begin with the next frame. `None`: there is none, for now.
+    fn next(&mut self) -> Option<&[u8]>;
+
+    /// The caller has taken `bytes` bytes of what [`next`](Frames::next) returned.
+    fn taken(&mut self, bytes: usize);
+
+    /// Bytes that are kept for as long as none is taken.
+    fn waiting(&self) -> usize {
+        0
+    }
+}
+
+/// A stretch of a stream.
+impl Frames for &[u8] {
+    #[inline]
+    fn next(&mut self) -> Option<&[u8]> {
+        (!self.is_empty()).then_some(*self)
+    }
+
+    #[inline]
+    fn taken(&mut self, bytes: usize) {
+        *self = self.get(bytes..).unwrap_or_default();
+    }
+
+    fn waiting(&self) -> usize {
+        self.len()
+    }
 }
 
 /// A frame to write: header bytes, then `length` bytes of payload, then what

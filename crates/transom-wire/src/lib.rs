@@ -26,7 +26,7 @@ mod time;
 pub use acknowledge::{Acknowledgements, CreditNews};
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
-pub use frame::{Frame, Framing, MAX_HEADER, Payload, Placing, SMALL_HEADER, Trailer};
+pub use frame::{Frame, Frames, Framing, MAX_HEADER, Payload, SMALL_HEADER, Trailer};
 pub use handshake::{Config, Handshake, Phase};
 pub use message::{Atomic, Begin, Immediate, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
@@ -81,14 +81,6 @@ pub trait Wire: Send {
     /// # Errors
     /// The [`Violation`] that has killed the stream.
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation>;
-
-    /// The same for a frame that comes often, a Write of one frame or an acknowledgement, if `bytes`
-    /// begin with one that is whole, and nothing is unusual about it. `None`: nothing has happened,
-    /// and the bytes are to be given to `decode`, which knows why.
-    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
-        let _ = bytes;
-        None
-    }
 
     /// The apparent first frame of `bytes`. Nothing of it was verified: it serves to fetch
     /// ahead what [`decode`](Wire::decode) will need, and decides nothing.

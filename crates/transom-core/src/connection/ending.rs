@@ -132,7 +132,7 @@ impl Connection {
             LinkEnd::TimedOut => self.time_out(cx),
             LinkEnd::Failed(status) => self.end(cx, EndReason::Link(status), 0),
         }
-        self.phase = Phase::Closed;
+        self.enter(Phase::Closed);
     }
 
     /// The peer is lost: the oldest request that it owes an answer times out, the rest are canceled.
@@ -198,7 +198,7 @@ impl Connection {
         if self.phase != Phase::Open || !waits {
             return self.end(cx, EndReason::Refused, denial);
         }
-        self.phase = Phase::Refusing;
+        self.enter(Phase::Refusing);
         if itself {
             // The answers come back here: the end is that of any request that fails in its turn.
             self.retire(cx);
@@ -263,7 +263,7 @@ impl Connection {
             self.say_refusal(cx, &refused);
         }
         self.ended = Some(end);
-        self.paused = None;
+        let _ = self.take_paused();
         (self.blocked_until, self.short_since) = (None, None);
         self.wire.flush(cx.now);
         self.close(cx.now);
@@ -354,7 +354,7 @@ impl Connection {
 
     pub(super) fn close(&mut self, now: Time) {
         if matches!(self.phase, Phase::Setup | Phase::Open | Phase::Refusing) {
-            self.phase = Phase::Closing;
+            self.enter(Phase::Closing);
             self.close_by = Some(now.after(CLOSE_WITHIN));
         }
     }

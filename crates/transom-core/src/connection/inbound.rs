@@ -1,21 +1,21 @@
 //! Bytes of the peer: messages placed, checked, delivered.
 
-use transom_memory::{Purpose, Token, queue_pair_admits};
+use transom_memory::{Memory, Purpose, Token, queue_pair_admits};
 use transom_wire::{
-    Bytes, Decoded, Event, Glance, Immediate, MessageId, Operation, Refusal, RefusalClass, Role,
-    Time,
+    Bytes, Decoded, Event, Frames, Glance, Immediate, MessageId, Operation, Refusal, RefusalClass,
+    Role, Time, Violation,
 };
 
 use super::ending::{Refused, refusal_event};
-use super::{Connection, Phase, Received};
+use super::{Attention, Connection, Phase, Received};
 use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
 use crate::exec::{Arrival, Value};
 use crate::queue::Progress;
 use crate::trace::What;
 use crate::{
-    CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, QueuePairEvent,
-    QueuePairKind, QueuePairState, Status,
+    CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, HostMemory,
+    QueuePairEvent, QueuePairKind, QueuePairState, Status,
 };
 
 /// A message that found no receive. Plain peers know no credits; between Transoms the sender holds
@@ -67,54 +67,151 @@ const MOST_HELD: usize = 64 * 1024;
 impl Connection {
     /// The next bytes of the link. Call it again with what was not consumed and more behind it.
     pub fn receive(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Received {
-        self.heard = cx.now;
-        self.blocked = false;
-        self.resume(cx);
-        let (mut consumed, mut seen, mut frames) = (0, 0, 0);
-        while self.paused.is_none() {
-            if self.drops_all() {
-                // Read, and thrown away: unread bytes would turn the end into a reset.
-                consumed = bytes.len();
-                break;
-            }
-            if self.awaits_queue_pair() {
-                // Kept, but no more than this, so that the end behind it is seen.
-                self.held = bytes.len() - consumed >= MOST_HELD;
-                break;
-            }
-            if bytes.len() >= BURST {
-                self.fetch_ahead(cx, bytes, consumed, &mut seen);
-            }
-            let rest = bytes.get(consumed..).unwrap_or_default();
-            if rest.is_empty() {
-                break;
-            }
-            match self.wire.decode(cx.now, rest) {
-                Ok(Decoded { consumed: 0, .. }) => break,
-                Ok(Decoded { consumed: count, event }) => {
-                    consumed = (consumed + count).min(bytes.len());
-                    frames += 1;
-                    // News of our own requests in earlier bytes comes first (ND2 4.2 rule 5).
-                    self.poll(cx);
-                    self.show(cx, rest.get(..count).unwrap_or(rest));
-                    // That news may have ended the connection: then nothing behind them counts.
-                    if let Some(event) = event.filter(|_| self.ended.is_none()) {
-                        self.handle(cx, event);
-                    }
-                    self.judged(cx);
-                }
-                Err(violation) => {
-                    let seen = self.wire.glance(rest).map_or(rest.len(), |frame| frame.length);
-                    self.show(cx, rest.get(..seen).unwrap_or(rest));
-                    let denial = self.record(cx, None, DenialCause::Violation(violation));
-                    self.end(cx, EndReason::Violation, denial);
-                    self.judged(cx);
-                }
-            }
-        }
-        self.poll(cx);
-        self.retire(cx);
+        let mut rest = bytes;
+        let (frames, _) = self.receive_frames(cx, &mut rest);
+        let consumed = bytes.len() - rest.len();
         Received { consumed, frames, read_paused: !self.wants_read() }
+    }
+
+    /// Take the peer's frames for as long as there are any, and the next one may be taken. How many those
+    /// were, and whether all of them were Writes of a few bytes and acknowledgements, behind which there is
+    /// nothing to [transmit](Connection::transmit).
+    pub fn receive_frames<F: Frames + ?Sized>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        frames: &mut F,
+    ) -> (usize, bool) {
+        self.heard = cx.now;
+        self.attention.clear(Attention::WAITS);
+        self.resume(cx);
+        let (mut count, mut ahead) = (0, 0);
+        let mut quiet = self.quiet(cx);
+        let mut all = quiet.is_some();
+        // Small Writes that follow each other share a guard.
+        let memory = cx.memory;
+        let mut pass = memory.pass(&mut *cx.lane);
+        while quiet.is_some() || self.takes_next(frames) {
+            let Some(bytes) = frames.next() else { break };
+            let decoded = match self.wire.decode(cx.now, bytes) {
+                Ok(decoded) => decoded,
+                Err(violation) => {
+                    drop(pass);
+                    let dead = bytes.len();
+                    self.violated(cx, violation, bytes);
+                    frames.taken(dead);
+                    (quiet, count) = (None, count + 1);
+                    pass = memory.pass(&mut *cx.lane);
+                    continue;
+                }
+            };
+            let Decoded { consumed, done, news, event } = decoded;
+            ahead = usize::saturating_sub(ahead, consumed);
+            if let Some(rest) = bytes.get(consumed..).filter(|rest| rest.len() >= BURST) {
+                self.fetch_ahead(memory, cx.host, rest, &mut ahead);
+            }
+            if done.is_some() || news {
+                // News of our own requests comes first (ND2 4.2 rule 5).
+                drop(pass);
+                self.learn(cx, done, news);
+                quiet = self.quiet(cx);
+                pass = memory.pass(&mut *cx.lane);
+            }
+            match (quiet, event) {
+                (Some(_), None) if consumed > 0 => frames.taken(consumed),
+                (
+                    Some(_),
+                    Some(Event::Write {
+                        token,
+                        address,
+                        payload: Bytes::Own(payload),
+                        last: true,
+                        immediate: None,
+                    }),
+                ) => {
+                    self.see_message();
+                    let under = (&mut pass, cx.host, cx.now);
+                    let length = payload.len() as u64;
+                    let placed = self.remote(Purpose::RemoteWrite, length, |accessor| {
+                        accessor.put(under, token, address, payload)
+                    });
+                    frames.taken(consumed);
+                    if let Err(error) = placed {
+                        drop(pass);
+                        self.refuse(cx, Operation::Write, error);
+                        quiet = None;
+                        pass = memory.pass(&mut *cx.lane);
+                    } else {
+                        self.written = 0;
+                        self.wire.executed(cx.now);
+                    }
+                }
+                _ if consumed == 0 => break,
+                (_, event) => {
+                    drop(pass);
+                    let consumed = consumed.min(bytes.len());
+                    self.take_frame(cx, event, bytes.get(..consumed).unwrap_or(bytes));
+                    frames.taken(consumed);
+                    (quiet, all) = (self.quiet(cx), false);
+                    pass = memory.pass(&mut *cx.lane);
+                }
+            }
+            count += 1;
+        }
+        drop(pass);
+        all &= quiet.is_some();
+        if !all {
+            self.poll(cx);
+            self.retire(cx);
+        }
+        (count, all)
+    }
+
+    /// Whether the next frame may be taken. What no longer counts is taken here, and thrown away: unread bytes
+    /// would turn the end into a reset.
+    fn takes_next<F: Frames + ?Sized>(&mut self, frames: &mut F) -> bool {
+        if self.drops_all() {
+            while let Some(bytes) = frames.next() {
+                let length = bytes.len();
+                frames.taken(length);
+            }
+            return false;
+        }
+        if self.awaits_queue_pair() {
+            // Kept, but no more than this, so that the end behind it is seen.
+            self.held = frames.waiting() >= MOST_HELD;
+            return false;
+        }
+        self.paused.is_none()
+    }
+
+    /// Our own messages up to `done` were executed, and there may be other news of them.
+    fn learn(&mut self, cx: &mut Cx<'_>, done: Option<MessageId>, news: bool) {
+        if let Some(through) = done {
+            self.done(cx, through);
+        }
+        if news {
+            self.poll(cx);
+        }
+    }
+
+    /// Take a frame, of which the wire has made this event.
+    fn take_frame(&mut self, cx: &mut Cx<'_>, event: Option<Event<'_>>, bytes: &[u8]) {
+        self.show(cx, bytes);
+        // News that came with it may have ended the connection: then nothing counts any more.
+        if let Some(event) = event.filter(|_| self.ended.is_none()) {
+            self.handle(cx, event);
+        }
+        self.judged(cx);
+    }
+
+    /// The peer's bytes break a rule of the wire.
+    #[cold]
+    fn violated(&mut self, cx: &mut Cx<'_>, violation: Violation, bytes: &[u8]) {
+        let seen = self.wire.glance(bytes).map_or(bytes.len(), |frame| frame.length);
+        self.show(cx, bytes.get(..seen).unwrap_or(bytes));
+        let denial = self.record(cx, None, DenialCause::Violation(violation));
+        self.end(cx, EndReason::Violation, denial);
+        self.judged(cx);
     }
 
     /// Whether nothing that comes in counts any more. Of a connection to itself the answers do, in front of
@@ -134,17 +231,17 @@ impl Connection {
         }
     }
 
-    /// Have the lines fetched that judging the next frames will need, so that in a table larger than
-    /// the caches they do not wait for memory one by one. `seen` is how far this has come.
-    fn fetch_ahead(&self, cx: &Cx<'_>, bytes: &[u8], consumed: usize, seen: &mut usize) {
-        *seen = (*seen).max(consumed);
-        while *seen < consumed + AHEAD {
-            let next = self.wire.glance(bytes.get(*seen..).unwrap_or_default());
+    /// Have the lines fetched that judging the frames behind the first one will need, so that in a table larger
+    /// than the caches they do not wait for memory one by one. `ahead` is how far this has come, counted from
+    /// the first byte of the next frame.
+    fn fetch_ahead(&self, memory: &Memory, host: &dyn HostMemory, rest: &[u8], ahead: &mut usize) {
+        while *ahead < AHEAD {
+            let next = self.wire.glance(rest.get(*ahead..).unwrap_or_default());
             let Some(Glance { length, token }) = next else { return };
-            if let Some(line) = token.and_then(|token| cx.memory.line(Token(token))) {
-                cx.host.fetch_ahead(line);
+            if let Some(line) = token.and_then(|token| memory.line(Token(token))) {
+                host.fetch_ahead(line);
             }
-            *seen += length.max(1);
+            *ahead += length.max(1);
         }
     }
 
@@ -191,8 +288,10 @@ impl Connection {
             Event::Established => self.open(cx),
             Event::Done { through } => self.done(cx, through),
             Event::PeerFailed { id, error } => self.peer_failed(cx, id, error),
-            Event::Resume => self.blocked = false,
-            Event::CreditWanted => (self.credit_wanted, self.credit_asked) = (true, true),
+            Event::Resume => self.attention.clear(Attention::WAITS),
+            Event::CreditWanted => {
+                self.attention.set(Attention::CREDIT | Attention::CREDIT_ASKED);
+            }
             Event::Target { number } => self.on_target(cx, number),
             Event::WriteAnnounced { .. } | Event::Write { .. }
                 if !self.find_target(cx, Operation::Write) => {}
@@ -307,13 +406,6 @@ impl Connection {
         false
     }
 
-    /// Whether each message of either side is for a shared receive queue that it names.
-    pub(super) fn is_xrc(&self) -> bool {
-        self.execution.as_ref().is_some_and(|execution| {
-            matches!(execution.kind, QueuePairKind::XrcSend | QueuePairKind::XrcReceive)
-        })
-    }
-
     /// Behind each piece of a message: if it is dropped, the last one ends that. `receives`: the peer has
     /// spent credit for it.
     pub(super) fn drop_rest(
@@ -341,7 +433,7 @@ impl Connection {
 
     /// The message that waits for a receive has waited long enough, and is lost.
     pub(super) fn drop_paused(&mut self, cx: &mut Cx<'_>) {
-        match self.paused.take() {
+        match self.take_paused() {
             Some(Paused { what: Waiting::Send(send, _), .. }) => {
                 self.dropping = true;
                 self.drop_rest(cx, Operation::Send, send.last, true);
@@ -355,12 +447,20 @@ impl Connection {
     }
 
     /// The peer uses the connection: it is established, whatever else was agreed
-    /// (ND2 4.1, 4.7.2 "or first data"), and the first message is an event (Verbs V104).
+    /// (ND2 4.1, 4.7.2 "or first data").
     fn used(&mut self, cx: &mut Cx<'_>) {
         if self.phase == Phase::Setup && self.execution.is_some() {
             self.open(cx);
         }
-        self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
+        self.see_message();
+    }
+
+    /// A message of the peer's has come: the first one is an event (Verbs V104).
+    #[inline]
+    fn see_message(&mut self) {
+        if !std::mem::replace(&mut self.message_seen, true) {
+            self.attention.set(Attention::EVENT);
+        }
     }
 
     /// Judge on behalf of the peer: the queue pair first, then the token. No bytes need no leave.
@@ -408,7 +508,7 @@ impl Connection {
             Some(immediate) if !self.notify(cx, immediate, length) => {
                 let what = Waiting::Write(immediate, length);
                 let since = *self.none_since.get_or_insert(cx.now);
-                self.paused = Some(Paused { since, what });
+                self.pause(Paused { since, what });
             }
             Some(_) => {}
         }
@@ -566,7 +666,7 @@ impl Connection {
             }
         };
         let since = *self.none_since.get_or_insert(cx.now);
-        self.paused = Some(Paused { since, what: Waiting::Send(send, kept) });
+        self.pause(Paused { since, what: Waiting::Send(send, kept) });
     }
 
     /// A receive failed: it completes with `status`, the peer's Send with what its dialect makes of
@@ -602,16 +702,28 @@ impl Connection {
         self.refuse_message(cx, Refused { operation, class, denial, receive, event, since });
     }
 
+    /// A message waits for a receive.
+    fn pause(&mut self, paused: Paused) {
+        self.paused = Some(paused);
+        self.attention.set(Attention::PAUSED);
+    }
+
+    /// No message waits for a receive any more.
+    pub(super) fn take_paused(&mut self) -> Option<Paused> {
+        self.attention.clear(Attention::PAUSED);
+        self.paused.take()
+    }
+
     /// Try the message that waits for a receive, if one does.
     pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
-        let Some(paused) = self.paused.take() else { return };
+        let Some(paused) = self.take_paused() else { return };
         let waits = matches!(self.phase, Phase::Open | Phase::Setup)
             && match &paused.what {
                 Waiting::Send(send, payload) => !self.send(cx, *send, Bytes::Own(payload)),
                 Waiting::Write(immediate, length) => !self.notify(cx, *immediate, *length),
             };
         if waits {
-            self.paused = Some(paused);
+            self.pause(paused);
         } else {
             // From now on it is listened to again.
             self.heard = cx.now;
@@ -653,7 +765,7 @@ impl Connection {
                 slot.progress = Progress::Done;
             }
             execution.reads = execution.reads.saturating_sub(1);
-            self.blocked = false;
+            self.attention.clear(Attention::WAITS);
             self.retire(cx);
         }
     }

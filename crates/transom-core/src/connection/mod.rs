@@ -18,14 +18,15 @@ use std::time::Duration;
 use transom_memory::{ConnectionId, DomainId, QueuePairId, Rights};
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
-use crate::trace::{FrameTrace, TraceEvent, What};
+use crate::attention::{Attention, Quiet};
+use crate::trace::{FrameTrace, TraceEvent, Tracer, What};
 use crate::{
     ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, QueuePairEvent,
     Status,
 };
 use ending::Refused;
 use inbound::Paused;
-pub use whole::{Frames, LARGEST_INLINE, SMALL, WHOLE};
+pub use whole::{LARGEST_INLINE, SMALL, WHOLE};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
 /// what the peer had under way.
@@ -139,6 +140,7 @@ pub struct Connection {
     config: ConnectionConfig,
     wire: Box<dyn Wire>,
     phase: Phase,
+    attention: Attention,
     execution: Option<Execution>,
     facts: Option<Facts>,
     ended: Option<End>,
@@ -158,15 +160,10 @@ pub struct Connection {
     reading: VecDeque<DomainId>,
     /// Bytes that the Write under way has placed.
     written: u32,
-    /// The next request waits for the wire; until when, if there is a limit.
-    blocked: bool,
+    /// Until when the next request waits for the wire, if there is a limit.
     blocked_until: Option<Time>,
     /// Since when it waits for a receive of the peer's, where its queue pair limits that.
     short_since: Option<Time>,
-    /// The peer asks for a receive of the shared queue.
-    credit_wanted: bool,
-    /// The peer has asked for credit since [`Connection::announce`] last looked for a receive.
-    credit_asked: bool,
     /// Receives the wire knows of.
     told_receives: Option<u64>,
     /// Last sign of life.
@@ -184,9 +181,8 @@ pub struct Connection {
     opened: bool,
     /// The connection has ended, and its queue pair goes on without it.
     outlived: bool,
-    /// A first message of the peer's has come that the program has no event for yet.
+    /// A first message of the peer's has come.
     message_seen: bool,
-    message_unreported: bool,
     /// Other asynchronous events of the queue pair that the program has not got yet.
     events: [Option<QueuePairEvent>; 2],
 }
@@ -218,6 +214,7 @@ impl Connection {
             config,
             wire,
             phase: Phase::Setup,
+            attention: Attention::NEW,
             execution: None,
             facts: None,
             ended: None,
@@ -229,11 +226,8 @@ impl Connection {
             target: None,
             reading: VecDeque::new(),
             written: 0,
-            blocked: false,
             blocked_until: None,
             short_since: None,
-            credit_wanted: false,
-            credit_asked: false,
             told_receives: None,
             heard: now,
             owing: now,
@@ -244,7 +238,6 @@ impl Connection {
             opened: false,
             outlived: false,
             message_seen: false,
-            message_unreported: false,
             events: [None; 2],
         }
     }
@@ -270,7 +263,7 @@ impl Connection {
             queue_pair: execution.map(|execution| execution.number),
             reads: execution.map_or(0, |execution| execution.reads),
             credit: self.wire.credit(),
-            waits_for_peer: self.blocked,
+            waits_for_peer: self.attention.has(Attention::WAITS),
             time_outs: self.time_outs(),
             peer_waits_for_receive: self.paused.is_some(),
         }
@@ -309,7 +302,7 @@ impl Connection {
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), Status> {
-        self.execution = execution;
+        self.set_execution(execution);
         self.announce(cx);
         Ok(self.wire.connect(cx.now, limits, private)?)
     }
@@ -344,7 +337,7 @@ impl Connection {
             let denial = self.record(cx, None, DenialCause::Violation(violation));
             self.end(cx, EndReason::Violation, denial);
         }
-        self.phase = Phase::Closed;
+        self.enter(Phase::Closed);
     }
 
     /// Change what its peer may do at all.
@@ -362,7 +355,7 @@ impl Connection {
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), Status> {
-        self.execution = execution;
+        self.set_execution(execution);
         self.announce(cx);
         Ok(self.wire.accept(cx.now, limits, private)?)
     }
@@ -372,7 +365,7 @@ impl Connection {
         if self.phase == Phase::Open {
             execution.open();
         }
-        self.execution = Some(execution);
+        self.set_execution(Some(execution));
         self.held = false;
         self.announce(cx);
     }
@@ -386,7 +379,9 @@ impl Connection {
 
     /// The half that came with an Accept that failed.
     pub fn take_execution(&mut self) -> Option<Execution> {
-        self.execution.take()
+        let execution = self.execution.take();
+        self.attention.set(Attention::CLOSED);
+        execution
     }
 
     /// Passive side: reject the request. The link ends once the answer has been written.
@@ -422,7 +417,7 @@ impl Connection {
     /// connection.
     pub fn take_unused(&mut self) -> Option<Execution> {
         if self.ended.is_some() && (self.unused() || self.outlived) {
-            self.execution.take()
+            self.take_execution()
         } else {
             None
         }
@@ -432,13 +427,13 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn has_events(&self) -> bool {
-        self.message_unreported || self.ended.is_some()
+        self.attention.has(Attention::EVENT) || self.ended.is_some()
     }
 
     /// Takes the queue pair's asynchronous events.
     pub fn take_events(&mut self) -> impl Iterator<Item = QueuePairEvent> + use<> {
-        let first =
-            std::mem::take(&mut self.message_unreported).then_some(QueuePairEvent::FirstMessage);
+        let first = self.attention.has(Attention::EVENT).then_some(QueuePairEvent::FirstMessage);
+        self.attention.clear(Attention::EVENT);
         first.into_iter().chain(std::mem::take(&mut self.events).into_iter().flatten())
     }
 
@@ -471,9 +466,10 @@ impl Connection {
         if self.phase != Phase::Setup {
             return;
         }
-        self.phase = Phase::Open;
+        self.enter(Phase::Open);
         self.opened = true;
         self.facts = self.wire.facts();
+        self.attention.put(Attention::PLAIN, !self.has_extension());
         self.heard = cx.now;
         if let Some(execution) = &mut self.execution {
             execution.open();
@@ -496,40 +492,56 @@ impl Connection {
                     || self.execution.as_ref().is_some_and(|execution| {
                         execution.under_way.is_some()
                             || (execution.sends_failed && !execution.requests.is_empty())
-                            || (self.credit_asked && self.ended.is_none())
-                            || (!self.blocked && execution.startable().is_some())
+                            || (self.attention.has(Attention::CREDIT_ASKED) && self.ended.is_none())
+                            || (!self.attention.has(Attention::WAITS)
+                                && execution.startable().is_some())
                     })
             }
         }
     }
 
-    /// Whether nothing has begun, waits, or is owed, but requests that have gone out and their outcome:
-    /// [`transmit_whole`](Connection::transmit_whole) and [`receive_run`](Connection::receive_run) do all
-    /// that a pass does.
-    #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.is_still_quiet()
-            && self.is_open()
-            && self.wants_read()
-            && self.blocked_until.is_none()
-            && self.has_extension()
-            && !self.wire.has_output()
-            && self.execution.as_ref().is_some_and(|execution| {
-                execution.short
-                    && execution.is_all_gone()
-                    && self.told_receives == Some(execution.receives_posted)
-            })
+    /// The word with everything that is unusual; a driver sets and clears its own bits.
+    pub fn attention(&mut self) -> &mut Attention {
+        &mut self.attention
     }
 
-    /// The same, when that is what it was before a [`receive_run`](Connection::receive_run).
+    /// Whether nothing is unusual: nothing has begun, waits, or is owed, but requests that have gone out and
+    /// their outcome, so that a message needs no more than [`transmit`](Connection::transmit) and
+    /// [`receive_frames`](Connection::receive_frames).
     #[must_use]
     #[inline]
-    pub fn is_still_quiet(&self) -> bool {
-        self.phase == Phase::Open && !self.has_events() && !self.blocked && !self.credit_wanted
+    pub fn is_quiet(&self) -> Option<Quiet> {
+        let quiet = self.attention.quiet()?;
+        let execution = self.execution.as_ref()?;
+        let known = self.told_receives == Some(execution.receives_posted);
+        (execution.is_all_gone() && known).then_some(quiet)
     }
 
-    /// Whether the peer is a Transom that acknowledges messages: Writes of one frame go the short way to
-    /// no other.
+    /// Whether nothing is unusual about the connection's own steps, and no tracer wants to see each of them.
+    #[inline]
+    fn quiet(&self, cx: &Cx<'_>) -> Option<Quiet> {
+        let quiet = self.attention.of_steps()?;
+        let traced = cx.trace.as_deref().is_some_and(Tracer::wants_messages);
+        (!traced).then_some(quiet)
+    }
+
+    /// Go on to another phase.
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        let flows = phase == Phase::Open && self.execution.is_some();
+        self.attention.put(Attention::CLOSED, !flows);
+    }
+
+    /// A queue pair's half comes.
+    fn set_execution(&mut self, execution: Option<Execution>) {
+        self.execution = execution;
+        let unusual = self.execution.as_ref().is_some_and(|execution| execution.kind.is_unusual());
+        self.attention.put(Attention::KIND, unusual || self.config.role == Role::Itself);
+        self.enter(self.phase);
+    }
+
+    /// Whether the peer is a Transom that acknowledges messages: the quick steps are for no
+    /// other.
     pub(super) fn has_extension(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.extension)
     }

@@ -10,7 +10,7 @@ use transom_wire::{
 };
 
 use super::ending::refusal_event;
-use super::{Connection, ConnectionConfig, Phase};
+use super::{Attention, Connection, ConnectionConfig, Phase};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
@@ -41,14 +41,26 @@ const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind wa
 
 impl Connection {
     /// Write what there is to write while `out` has room.
-    pub fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) {
-        self.resume(cx);
-        self.poll(cx);
-        self.cancel_late_posts(cx);
-        self.announce(cx);
-        if !self.is_xrc() && self.start_whole(cx, out) && !self.wants_write() {
-            return self.retire(cx);
+    pub fn transmit<O: Output>(&mut self, cx: &mut Cx<'_>, out: &mut O) {
+        let quiet = self.quiet(cx);
+        if quiet.is_none() {
+            self.resume(cx);
+            self.poll(cx);
+            self.cancel_late_posts(cx);
         }
+        self.announce(cx);
+        if let Some(quiet) = quiet.or_else(|| self.quiet(cx)) {
+            self.start_run(quiet, cx, out);
+            let all = self.execution.as_ref().is_some_and(Execution::is_all_gone);
+            if all && !self.wire.has_output() {
+                return;
+            }
+        }
+        self.transmit_frames(cx, out);
+    }
+
+    /// Start what may start, and write the wire's frames, one by one.
+    fn transmit_frames(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) {
         loop {
             self.start_all(cx);
             self.refuse_if_answered(cx);
@@ -85,10 +97,10 @@ impl Connection {
             return self.retire(cx);
         }
         let startable = self.execution.as_ref().is_some_and(|e| e.startable().is_some());
-        if !startable || self.blocked || !self.is_open() {
+        if !startable || !self.is_open() {
             return;
         }
-        while !self.blocked && self.start(cx) {}
+        while !self.attention.has(Attention::WAITS) && self.start(cx) {}
         self.retire(cx);
     }
 
@@ -100,7 +112,7 @@ impl Connection {
         }
         let Some(execution) = &mut self.execution else { return };
         // A queue that is empty now has this connection run when a receive is posted.
-        self.credit_asked = false;
+        self.attention.clear(Attention::CREDIT_ASKED);
         if execution.unreliable || execution.kind == QueuePairKind::XrcReceive {
             // Messages that find no receive are dropped, or wait here: which queue they are for is not
             // known before. So none waits for leave.
@@ -111,12 +123,12 @@ impl Connection {
             }
         } else if execution.shared {
             let first = self.told_receives.is_none();
-            let granted = self.credit_wanted
+            let granted = self.attention.has(Attention::CREDIT)
                 && cx
                     .shared
                     .is_some_and(|shared| shared.take(execution.number, &mut execution.receives));
             if granted {
-                self.credit_wanted = false;
+                self.attention.clear(Attention::CREDIT);
                 execution.receives_posted += 1;
             }
             if first || granted {
@@ -311,7 +323,7 @@ impl Connection {
                 false
             }
             Begin::Wait(waiting) => {
-                self.blocked = true;
+                self.attention.set(Attention::WAITS);
                 if let Waiting::Receive { limit } = waiting {
                     // The limit goes when the peer turns out to have a shared queue; some dialects
                     // have none (WSD N-3).
@@ -379,7 +391,7 @@ impl Connection {
             && torn
         {
             // Half a frame is out: nothing further can be said on this link.
-            self.phase = Phase::Closed;
+            self.enter(Phase::Closed);
         }
     }
 

@@ -94,7 +94,7 @@ impl Connection {
         }
         if due(self.close_by) {
             // The peer does not read what we have to say, or does not close.
-            self.phase = Phase::Closed;
+            self.enter(Phase::Closed);
             cx.effects.event(ConnectionEvent::Parted(LinkEnd::TimedOut));
             return;
         }

@@ -8,13 +8,12 @@
 //! A longer one is copied once, under a guard of its own, to or from where the link has its bytes.
 
 use transom_memory::{Pass, Purpose};
-use transom_wire::{Bytes, Message, MessageId, Operation as WireOperation, Placing, Role, Time};
+use transom_wire::{Message, MessageId, Time};
 
-use super::{Connection, Phase};
+use super::{Connection, Quiet};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::output::{Direct, Output};
 use crate::queue::{Progress, Slot};
-use crate::trace::Tracer;
 use crate::{Cx, Execution, Flags, HostMemory, Operation, Sge, Status};
 
 /// The most bytes of such a Write that are copied by way of the stack, under a guard that others share.
@@ -23,27 +22,6 @@ pub const SMALL: usize = 32;
 pub const WHOLE: usize = LARGEST_COPY;
 /// The most inline data of such a Write.
 pub const LARGEST_INLINE: usize = 512;
-
-/// Frames that have come, for [`Connection::receive_run`]. They are read where they are: to move one that
-/// has just been stored in other pieces is to wait for the stores.
-pub trait Frames {
-    /// Bytes that begin with the next frame. `None`: there is none, for now.
-    fn next(&mut self) -> Option<&[u8]>;
-
-    /// The caller has taken `bytes` bytes of what [`next`](Frames::next) returned.
-    fn taken(&mut self, bytes: usize);
-}
-
-/// A stretch of a stream.
-impl Frames for &[u8] {
-    fn next(&mut self) -> Option<&[u8]> {
-        (!self.is_empty()).then_some(*self)
-    }
-
-    fn taken(&mut self, bytes: usize) {
-        *self = self.get(bytes..).unwrap_or_default();
-    }
-}
 
 /// The circumstances of a judgement: a guard, the program's memory, the moment.
 type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
@@ -59,113 +37,9 @@ enum Next {
     Refused(u64, AccessError),
 }
 
-/// Whether a tracer wants every message.
-fn wants_messages(cx: &Cx<'_>) -> bool {
-    cx.trace.as_deref().is_some_and(Tracer::wants_messages)
-}
-
 impl Connection {
-    /// Take Writes of one frame, and acknowledgements that come as frames, for as long as there are
-    /// `frames`. `false`: the next one is neither, nothing has happened to it, and it is to be given to
-    /// [`receive`](Connection::receive).
-    pub fn receive_run<F: Frames + ?Sized>(&mut self, cx: &mut Cx<'_>, frames: &mut F) -> bool {
-        // A message to itself is executed by the ordinary way.
-        let unusual = self.paused.is_some() || self.config.role == Role::Itself;
-        if self.phase != Phase::Open || unusual || wants_messages(cx) {
-            return frames.next().is_none();
-        }
-        let memory = cx.memory;
-        let mut pass = memory.pass(&mut *cx.lane);
-        while let Some(bytes) = frames.next() {
-            let Some(placing) = self.wire.on_whole(bytes) else { return false };
-            let Placing { consumed, token, address, payload, done, news } = placing;
-            self.heard = cx.now;
-            self.blocked = false;
-            // News of our own requests that came with the frame comes first (ND2 4.2 rule 5).
-            if news || done.is_some() {
-                drop(pass);
-                if let Some(through) = done {
-                    self.done(cx, through);
-                }
-                if news {
-                    self.poll(cx);
-                }
-                if self.ended.is_some() {
-                    frames.taken(consumed);
-                    return true;
-                }
-                pass = memory.pass(&mut *cx.lane);
-            }
-            if payload.is_empty() {
-                frames.taken(consumed);
-                continue;
-            }
-            self.message_unreported |= !std::mem::replace(&mut self.message_seen, true);
-            let placed = if let Bytes::Own(payload) = payload {
-                let under = (&mut pass, cx.host, cx.now);
-                self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
-                    accessor.put(under, token, address, payload)
-                })
-            } else {
-                drop(pass);
-                let placed = self.place_shared(cx, (token, address), payload);
-                pass = memory.pass(&mut *cx.lane);
-                placed
-            };
-            frames.taken(consumed);
-            match placed {
-                Ok(()) => self.wire.executed(cx.now),
-                Err(error) => {
-                    drop(pass);
-                    self.refuse(cx, WireOperation::Write, error);
-                    self.drop_rest(cx, WireOperation::Write, true, false);
-                    return true;
-                }
-            }
-        }
-        true
-    }
-
-    /// Place bytes that the peer shares, under guards of their own.
-    #[cold]
-    #[inline(never)]
-    fn place_shared(
-        &self,
-        cx: &mut Cx<'_>,
-        (token, address): (u32, u64),
-        payload: Bytes<'_>,
-    ) -> Result<(), AccessError> {
-        self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
-            accessor.place(cx, token, address, payload)
-        })
-    }
-
-    /// The same in a pass, over whatever connection: messages that name a shared receive queue do not go
-    /// this way. One that [is quiet](Connection::is_quiet) has none.
-    pub fn receive_run_in_pass(&mut self, cx: &mut Cx<'_>, frames: &mut dyn Frames) -> bool {
-        if self.is_xrc() { frames.next().is_none() } else { self.receive_run(cx, frames) }
-    }
-
-    /// Start what can go this way of a connection that [is quiet](Connection::is_quiet). `false`: something
-    /// is left, for [`transmit`](Connection::transmit).
-    pub fn transmit_whole<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
-    where
-        O: Output + ?Sized,
-    {
-        self.start_run(cx, out);
-        self.execution.as_ref().is_some_and(Execution::is_all_gone)
-    }
-
-    /// Start what can go this way, until something cannot. `true`: something has gone.
-    pub(super) fn start_whole(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) -> bool {
-        // Events of the stream are reported by the ordinary way.
-        let usual =
-            !self.blocked && self.has_extension() && !self.is_unreliable() && !wants_messages(cx);
-        usual && self.is_open() && self.start_run(cx, out)
-    }
-
-    /// The same, where nothing about the connection is in the way.
-    fn start_run<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> bool
+    /// Start what can go this way, until something cannot.
+    pub(super) fn start_run<O>(&mut self, _: Quiet, cx: &mut Cx<'_>, out: &mut O)
     where
         O: Output + ?Sized,
     {
@@ -198,7 +72,6 @@ impl Connection {
             let cause = error.cause(false);
             self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
         }
-        any
     }
 
     /// The next request, if it is one of these.

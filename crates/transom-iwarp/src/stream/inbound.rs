@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Bytes, Decoded, Event, Glance, Immediate, Placing, Time, Violation};
+use transom_wire::{Bytes, Decoded, Event, Glance, Immediate, Time, Violation};
 
-use super::{NOTHING, Phase, Stream};
+use super::{Phase, Stream};
 use crate::ddp::{self, Segment, Target};
 use crate::extension::{ACK_QUEUE, Ack, Announce, Extra};
 use crate::faults::Fault;
@@ -189,12 +189,12 @@ impl Stream {
                 let size = fpdu::size(usize::from(length)) - fpdu::LENGTH;
                 match (bytes.get(..usize::from(length)), bytes.get(..size)) {
                     (Some(ulpdu), Some(_)) => (ulpdu, size),
-                    _ => return Ok(NOTHING),
+                    _ => return Ok(Decoded::NOTHING),
                 }
             }
             None => match fpdu::parse(bytes, self.agreed.checksum) {
                 Ok(Some(parsed)) => parsed,
-                Ok(None) => return Ok(NOTHING),
+                Ok(None) => return Ok(Decoded::NOTHING),
                 Err(broken) => return Err(self.broken(broken)),
             },
         };
@@ -209,14 +209,14 @@ impl Stream {
         let taken = self.on_segment(now, ulpdu);
         (self.acquainted, self.nudge.at) = (true, None);
         match taken {
-            Ok(event) => Ok(Decoded { consumed, event }),
+            Ok(event) => Ok(Decoded::of(consumed, event)),
             Err((fault, detail)) => Err(self.fault(fault, detail)),
         }
     }
 
     /// A frame of the two kinds that come most often, while nothing of the peer's is unfinished: known by the
     /// first two bytes of its header. What passes here passes [`Stream::on_frame`] with the same outcome.
-    pub(super) fn on_whole_frame<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+    pub(super) fn on_predicted<'b>(&mut self, bytes: &'b [u8]) -> Option<Decoded<'b>> {
         let inbound = &self.inbound;
         let usual = self.agreed.extension
             && self.handshake.is_open()
@@ -231,14 +231,15 @@ impl Stream {
             return None;
         };
         let Segment { target, payload, .. } = Segment::parse(ulpdu)?;
-        let (token, address, done) = match target {
-            Target::Tagged { stag, offset } if !payload.is_empty() => {
+        let (event, done) = match target {
+            Target::Tagged { stag: token, offset: address } if !payload.is_empty() => {
                 self.count(true);
-                (stag, offset, None)
+                let payload = Bytes::Own(payload);
+                (Some(Event::Write { token, address, payload, last: true, immediate: None }), None)
             }
             Target::Untagged { queue: ACK_QUEUE, ulp, number, offset } if payload.is_empty() => {
-                // A violation changes nothing here; the ordinary way reports it.
-                (0, 0, self.on_ack(&Ack::parse(ulp, number, offset)).ok()?)
+                // A violation changes nothing here; the other way reports it.
+                (None, self.on_ack(&Ack::parse(ulp, number, offset)).ok()?)
             }
             _ => return None,
         };
@@ -248,8 +249,7 @@ impl Stream {
         self.inbound.last.keep(header, ulpdu.len());
         (self.held, self.acquainted, self.cut) = (None, true, false);
         let news = self.pending.resume || self.pending.credit_wanted;
-        let payload = Bytes::Own(payload);
-        Some(Placing { consumed, token, address, payload, done, news })
+        Some(Decoded { consumed, done, news, event })
     }
 
     /// Size and token of what may be a frame. Nothing is verified.
@@ -297,7 +297,7 @@ impl Stream {
             self.inbound.verified = Some(self.inbound.last.length);
         }
         let consumed = if ready_write { consumed } else { fpdu::LENGTH };
-        Ok(Decoded { consumed, event: Some(Event::Established) })
+        Ok(Decoded::of(consumed, Some(Event::Established)))
     }
 
     /// A DDP segment, whole and with its checksum verified.

@@ -12,8 +12,7 @@ mod setup;
 
 use transom_wire::{
     Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Operation,
-    Phase, Placing, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation,
-    Wire,
+    Phase, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -103,6 +102,14 @@ struct Pending {
     failed: Option<Event<'static>>,
 }
 
+impl Pending {
+    /// Whether there are events besides that of messages that were executed.
+    fn any(&self) -> bool {
+        let events = [self.accepted, self.established, self.resume, self.credit_wanted];
+        events.contains(&true) || self.failed.is_some()
+    }
+}
+
 impl Stream {
     /// A stream before its first byte. A passive side's handshake timeout begins to run.
     #[must_use]
@@ -176,6 +183,12 @@ impl Stream {
         }
     }
 
+    /// What bytes mean, with what has become known by them.
+    #[inline]
+    fn with_news<'b>(&mut self, decoded: Decoded<'b>) -> Decoded<'b> {
+        Decoded { done: self.pending.done.take(), news: self.pending.any(), ..decoded }
+    }
+
     /// Whether frames other than start-up and a Terminate may leave; time may have released them.
     fn may_send(&mut self, now: Time) -> bool {
         if self.held.is_some_and(|until| now >= until) {
@@ -226,21 +239,20 @@ impl Wire for Stream {
     }
 
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        if let Some(decoded) = self.on_predicted(bytes) {
+            return Ok(decoded);
+        }
         self.heard |= !bytes.is_empty();
         let decoded = match self.handshake.phase() {
             Phase::WaitReply => self.on_reply(now, bytes),
             Phase::WaitRequest => self.on_request(bytes),
-            Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(NOTHING),
+            Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(Decoded::NOTHING),
             Phase::Idle | Phase::Pending => Err(self.early(bytes)),
             Phase::Accepted | Phase::WaitReady | Phase::Open => self.on_frame(now, bytes),
-            Phase::Closing => Ok(Decoded { consumed: bytes.len(), event: None }),
+            Phase::Closing => Ok(Decoded::of(bytes.len(), None)),
         };
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
-        decoded
-    }
-
-    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
-        self.on_whole_frame(bytes)
+        decoded.map(|decoded| self.with_news(decoded))
     }
 
     fn glance(&self, bytes: &[u8]) -> Option<Glance> {
@@ -442,5 +454,3 @@ impl Wire for Stream {
         })
     }
 }
-
-const NOTHING: Decoded<'static> = Decoded { consumed: 0, event: None };

@@ -4,7 +4,7 @@ use transom_wire::{
     Blame, Decoded, Event, Phase, ReadLimits, Role, SetupError, Time, Verdicts, Violation,
 };
 
-use super::{NOTHING, Stream};
+use super::Stream;
 use crate::faults::Fault;
 use crate::fpdu::Markers;
 use crate::mpa::{self, Enhanced, Kind, Malformed, StartUp, UNLIMITED};
@@ -108,13 +108,13 @@ impl Stream {
     ) -> Result<Decoded<'b>, Violation> {
         let (reply, consumed) = match StartUp::parse(bytes, Kind::Reply) {
             Ok(Some(parsed)) => parsed,
-            Ok(None) => return Ok(NOTHING),
+            Ok(None) => return Ok(Decoded::NOTHING),
             Err(malformed) => return Err(self.malformed(malformed)),
         };
         let private = reply.private;
         if reply.has(mpa::REJECT) {
             self.end();
-            return Ok(Decoded { consumed, event: Some(Event::Rejected { private }) });
+            return Ok(Decoded::of(consumed, Some(Event::Rejected { private })));
         }
         let two = self.config.revision == Revision::Two;
         if reply.revision != if two { 2 } else { 1 } || reply.enhanced.is_some() != two {
@@ -140,7 +140,7 @@ impl Stream {
         }
         self.handshake.on_reply();
         let limits = self.agreed.limits;
-        Ok(Decoded { consumed, event: Some(Event::Accepted { limits, private }) })
+        Ok(Decoded::of(consumed, Some(Event::Accepted { limits, private })))
     }
 
     /// RFC 6581 9.1, 9.2, seen from the initiator.
@@ -195,7 +195,7 @@ impl Stream {
     pub(super) fn on_request<'b>(&mut self, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         let (request, consumed) = match StartUp::parse(bytes, Kind::Request) {
             Ok(Some(parsed)) => parsed,
-            Ok(None) => return Ok(NOTHING),
+            Ok(None) => return Ok(Decoded::NOTHING),
             Err(malformed) => return Err(self.malformed(malformed)),
         };
         let private = request.private;
@@ -206,7 +206,7 @@ impl Stream {
         };
         self.handshake.on_request();
         let limits = self.offered();
-        Ok(Decoded { consumed, event: Some(Event::ConnectRequest { limits, private }) })
+        Ok(Decoded::of(consumed, Some(Event::ConnectRequest { limits, private })))
     }
 
     fn takes_extension(&self) -> bool {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
-    Atomic, Begin, Event, Frame, Immediate, Message, MessageId, Payload, PeerError, Placing,
-    ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    Atomic, Begin, Event, Frame, Immediate, Message, MessageId, Payload, PeerError, ReadLimits,
+    Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 /// The output of a [`Stream`], pieces put together.
@@ -107,9 +107,6 @@ pub struct Side {
     pub unknown: bool,
     /// Use `trailer` when it is offered.
     pub gather: bool,
-    /// Look for whole frames first; how many were taken so.
-    pub short: bool,
-    pub whole: usize,
     under_way: Option<MessageId>,
     payloads: HashMap<u64, Vec<u8>>,
     partial: Vec<u8>,
@@ -132,8 +129,6 @@ impl Side {
             words: HashMap::new(),
             unknown: false,
             gather: false,
-            short: false,
-            whole: 0,
             under_way: None,
             payloads: HashMap::new(),
             partial: Vec::new(),
@@ -177,13 +172,6 @@ impl Side {
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
         while self.violation.is_none() {
-            if self.short
-                && let Some(placing) = self.wire.on_whole(&input[at..])
-            {
-                at += placing.consumed;
-                self.place(placing);
-                continue;
-            }
             let decoded = match self.wire.decode(self.now, &input[at..]) {
                 Ok(decoded) => decoded,
                 Err(violation) => {
@@ -192,6 +180,15 @@ impl Side {
                 }
             };
             assert!(decoded.consumed <= input.len() - at, "consumed more than there is");
+            if let Some(through) = decoded.done {
+                self.take(Event::Done { through });
+            }
+            let mut any = false;
+            while let Some(event) = self.wire.poll_event() {
+                self.take(event);
+                any = true;
+            }
+            assert_eq!(decoded.news, any, "news are announced");
             if decoded.consumed == 0 {
                 assert!(decoded.event.is_none(), "an event without bytes");
                 break;
@@ -208,24 +205,6 @@ impl Side {
         self.input = input;
         while let Some(event) = self.wire.poll_event() {
             self.take(event);
-        }
-    }
-
-    /// As the engine takes a frame that was taken as a whole.
-    fn place(&mut self, placing: Placing<'_>) {
-        let Placing { token, address, payload, done, news, .. } = placing;
-        self.whole += 1;
-        if let Some(through) = done {
-            self.take(Event::Done { through });
-        }
-        let mut any = false;
-        while let Some(event) = self.wire.poll_event() {
-            self.take(event);
-            any = true;
-        }
-        assert_eq!(news, any, "news are announced");
-        if !payload.is_empty() {
-            self.take(Event::Write { token, address, payload, last: true, immediate: None });
         }
     }
 

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Blame, Bytes, Decoded, Event, Immediate, Operation, PeerError, Placing, ReadSlot, Refusal,
-    RefusalClass, Time, Violation,
+    Blame, Bytes, Decoded, Event, Immediate, Operation, PeerError, ReadSlot, Refusal, RefusalClass,
+    Time, Violation,
 };
 
+use super::Channel;
 use super::outbound::{Awaits, Reading};
-use super::{Channel, NOTHING};
 use crate::ledger::CREDITS;
 use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
 use crate::ring::INLINE;
@@ -121,7 +121,7 @@ impl Channel {
         now: Time,
         bytes: &'b [u8],
     ) -> Result<Decoded<'b>, Violation> {
-        let Some(words) = record::to_words(bytes) else { return Ok(NOTHING) };
+        let Some(words) = record::to_words(bytes) else { return Ok(Decoded::NOTHING) };
         let Some(header) = Header::from_words(words) else {
             return Err(self.broken(("records", "a record of no known kind".into())));
         };
@@ -138,7 +138,7 @@ impl Channel {
             (_, true) => 8,
             _ => length,
         };
-        let Some(payload) = rest.get(..behind) else { return Ok(NOTHING) };
+        let Some(payload) = rest.get(..behind) else { return Ok(Decoded::NOTHING) };
         // At most the largest payload, which was asked above.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let payload = if placed {
@@ -168,11 +168,12 @@ impl Channel {
         };
         // A record that breaks a rule is never acknowledged.
         self.inbound.taken += u64::from(counts);
-        Ok(Decoded { consumed: HEADER + behind, event })
+        Ok(self.with_news(HEADER + behind, event))
     }
 
-    /// A Write that is one record, as most are. Behind its payload there may be more.
-    pub(super) fn on_whole_write<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
+    /// A Write that is one record, as most are: what passes here passes [`Channel::on_record`] with the same
+    /// outcome. Behind its payload there may be more.
+    pub(super) fn on_whole_write<'b>(&mut self, bytes: &'b [u8]) -> Option<Decoded<'b>> {
         let (header, rest) = bytes.split_first_chunk()?;
         let [first, ack, address, last] = record::words_of(header);
         let (token, length) = ((last & 0xFFFF_FFFF) as u32, (last >> 32) as u32);
@@ -189,16 +190,23 @@ impl Channel {
             }
             _ => return None,
         };
-        // A violation changes nothing here; the ordinary way reports it.
+        // A violation changes nothing here; the other way reports it.
         self.learn(ack).ok()?;
         self.inbound.last = self.inbound.taken;
         self.inbound.answered = false;
         self.inbound.taken += 1;
         self.inbound.held = Some(length);
+        self.cut = false;
+        let event = Event::Write { token, address, payload, last: true, immediate: None };
+        Some(self.with_news(HEADER + behind, Some(event)))
+    }
+
+    /// What a record means, with what has become known by it.
+    #[inline(always)]
+    fn with_news<'b>(&mut self, consumed: usize, event: Option<Event<'b>>) -> Decoded<'b> {
         let pending = &mut self.pending;
         let (done, news) = (pending.done.take(), pending.resume || pending.credit_wanted);
-        let consumed = HEADER + behind;
-        Some(Placing { consumed, token, address, payload, done, news })
+        Decoded { consumed, done, news, event }
     }
 
     #[inline(always)]

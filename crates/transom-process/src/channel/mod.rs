@@ -7,8 +7,8 @@ mod setup;
 
 use transom_wire::{
     Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId, Operation,
-    Phase, Placing, ReadLimits, Refusal, RefusalClass, Role, SMALL_HEADER, SetupError, Time,
-    Trailer, Verdicts, Violation, Wire,
+    Phase, ReadLimits, Refusal, RefusalClass, Role, SMALL_HEADER, SetupError, Time, Trailer,
+    Verdicts, Violation, Wire,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -43,8 +43,6 @@ pub struct Channel {
     ledger: Ledger,
     pending: Pending,
 }
-
-const NOTHING: Decoded<'static> = Decoded { consumed: 0, event: None };
 
 impl Channel {
     /// A channel before its first record. A passive side's timeout begins to run.
@@ -91,16 +89,15 @@ impl Wire for Channel {
     }
 
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        if let Some(decoded) = self.on_whole_write(bytes) {
+            return Ok(decoded);
+        }
         if self.handshake.phase() == Phase::Closing {
-            return Ok(Decoded { consumed: bytes.len(), event: None });
+            return Ok(Decoded::of(bytes.len(), None));
         }
         let decoded = self.on_record(now, bytes);
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
         decoded
-    }
-
-    fn on_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Placing<'b>> {
-        self.on_whole_write(bytes)
     }
 
     fn executed(&mut self, now: Time) {

@@ -73,8 +73,8 @@ fn an_acknowledgement_beyond_the_records_written_is_a_violation() {
         let mut end = start(Some(write(7, 0, 100, LAST)));
         assert_eq!(end.read().unwrap().map(|_| ()), expected);
         let mut end = start(Some(write(7, 0, 8, LAST)));
-        let small = end.read_write(&mut [0; SMALL], &mut 0);
-        assert_eq!(small, expected.map(|()| true));
+        let small = end.read_small(&mut [0; SMALL], &mut 0);
+        assert_eq!(small, expected.map(|()| Next::Record));
         let mut end = start(None);
         assert_eq!(end.news_beside().map(|_| ()), expected);
         let consumed = if lies { 0 } else { acknowledged };
@@ -210,7 +210,7 @@ fn small_frames_do_not_overtake_what_waits() {
         end.write_small(&record::to_bytes(header.words()), &pattern(length));
         let mut read = [9; SMALL];
         let mut elsewhere = 0;
-        assert_eq!((peer.read_write(&mut read, &mut elsewhere), elsewhere), (Ok(true), 0));
+        assert_eq!((peer.read_small(&mut read, &mut elsewhere), elsewhere), (Ok(Next::Record), 0));
         assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(header));
         assert_eq!(read[HEADER..HEADER + length], pattern(length));
     }
@@ -236,7 +236,7 @@ fn a_large_frame_is_read_with_the_place_of_its_payload() {
         assert!(!peer.has_news());
         assert_eq!(end.write_large(length, fill, made), Ok(true));
         let (mut read, mut elsewhere) = ([9; SMALL], 3);
-        assert_eq!(peer.read_write(&mut read, &mut elsewhere), Ok(true));
+        assert_eq!(peer.read_small(&mut read, &mut elsewhere), Ok(Next::Record));
         assert_eq!(elsewhere, 3 + length);
         let flagged = Header { flags: LAST | record::ELSEWHERE, ..header };
         assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(flagged));

@@ -45,18 +45,6 @@ fn of_a_message_of_several_records_the_last_one_brings_it() {
     assert_eq!(side.taken(), [sent(0, 8, false), sent(8, 8, true), Got::Immediate(2, false)]);
 }
 
-/// The way of small Writes knows no immediate data: it leaves such a Write to the ordinary one.
-#[test]
-fn a_small_write_that_brings_it_is_no_ordinary_small_write() {
-    let mut side = open();
-    side.grant(1, false);
-    side.record(immediate(1, 0));
-    let small = with_payload(write(7, 0, 8, LAST));
-    assert_eq!(side.wire.on_whole(&small), None);
-    side.record(write(7, 0, 8, LAST));
-    assert_eq!(side.taken(), [wrote(7, 0, 8, true), Got::Immediate(1, false)]);
-}
-
 #[test]
 fn a_write_that_brings_it_needs_a_receive() {
     for first in [write(7, 0, 8, LAST), announce(7, 0, 100)] {

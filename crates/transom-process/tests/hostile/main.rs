@@ -26,6 +26,7 @@ mod upgrade;
 use std::time::Duration;
 
 use common::Plain;
+use transom_process::duplex::Next;
 use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL,
@@ -34,7 +35,7 @@ use transom_process::ring::{
 use transom_process::{Area, Channel, Duplex};
 use transom_wire::{
     Atomic, Begin, Blame, Bytes, Config, Event, Immediate, Message, MessageId, Operation,
-    PeerError, Placing, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    PeerError, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
 };
 
 /// The value of every word of the side under test.
@@ -237,37 +238,18 @@ impl Side {
 
     // ---- the side under test --------------------------------------------------------------------
 
-    /// Take records as a link does: whole Writes first, then whatever it is, then the word beside them.
+    /// Take records as a link does: as they lie, or by themselves; then the word beside them.
     fn look(&mut self) {
         let mut staging = vec![0; HEADER + LARGEST_PAYLOAD];
         while self.violation.is_none() && self.lie.is_none() {
             let mut small = [0; SMALL];
-            let next = match self.duplex.read_write(&mut small, &mut 0) {
+            let next = match self.duplex.read_small(&mut small, &mut 0) {
                 Err(lie) => Some(Err(lie)),
-                Ok(true) => {
-                    if let Some(placing) = self.wire.on_whole(&small) {
-                        if let Some(through) = placing.done {
-                            self.take(Event::Done { through });
-                        }
-                        assert_eq!(placing.news, self.poll(), "news are announced");
-                        let data = match placing.payload {
-                            Bytes::Own(bytes) => bytes.to_vec(),
-                            Bytes::Shared { address, length } => {
-                                self.memory.at(1 - self.duplex.mine(), address, length as usize)
-                            }
-                            Bytes::Placed { .. } => panic!("no region was lent"),
-                        };
-                        let (token, address) = (placing.token, placing.address);
-                        self.got.push(Got::Write { token, address, data, last: true });
-                        if !self.busy {
-                            self.wire.executed(self.now);
-                        }
-                        continue;
-                    }
-                    self.duplex.put_back();
-                    self.duplex.read()
+                Ok(Next::Record) => {
+                    self.hear(&small);
+                    continue;
                 }
-                Ok(false) => self.duplex.read(),
+                Ok(Next::Left | Next::None) => self.duplex.read(),
             };
             let (header, body) = match next {
                 Some(Ok(record)) => (record.header, record.body),
@@ -294,7 +276,10 @@ impl Side {
         };
         let consumed = decoded.consumed;
         // The acknowledgements of our own messages come first.
-        self.poll();
+        if let Some(through) = decoded.done {
+            self.take(Event::Done { through });
+        }
+        assert_eq!(decoded.news, self.poll(), "news are announced");
         if let Some(event) = decoded.event {
             self.take(event);
         }
@@ -590,7 +575,6 @@ fn ended(side: &mut Side) {
     assert_eq!(side.wire.acknowledgement(now), None);
     assert_eq!(side.wire.poll_event(), None);
     let small = with_payload(write(7, 0, 8, LAST));
-    assert_eq!(side.wire.on_whole(&small), None);
     assert_eq!(side.wire.whole(now, MessageId(99), &our_write(8)), None);
     assert_eq!(side.begin(our_write(8)), Begin::Wait(Waiting::Start));
     let late = [&small[..HEADER], b"too late"].concat();

@@ -51,38 +51,6 @@ fn a_write_of_one_record_needs_no_announcement() {
     assert_eq!(side.acknowledged(), side.records);
 }
 
-/// Any other record has to come by the ordinary way, and is untouched before.
-#[test]
-fn a_write_of_one_record_has_a_way_of_its_own() {
-    let elsewhere = LAST | ELSEWHERE;
-    for length in [0, 1, INLINE, INLINE + 1, LARGEST_PAYLOAD, LARGEST_PAYLOAD + 1] {
-        for flags in [LAST, 0, LAST | SOLICITED, elsewhere, elsewhere | SOLICITED] {
-            let mut side = open();
-            let record = match with_payload(write(7, 0x1000, length, flags)) {
-                record if flags & ELSEWHERE == 0 => record,
-                record => [&record[..HEADER], &0xA000_u64.to_ne_bytes()].concat(),
-            };
-            let placing = side.wire.on_whole(&record);
-            let most = match flags {
-                LAST => INLINE,
-                flags if flags == elsewhere => LARGEST_PAYLOAD,
-                _ => 0,
-            };
-            let whole = (1..=most).contains(&length);
-            assert_eq!(placing.is_some(), whole, "{length} {flags:#x}");
-            if let Some(Placing { payload, consumed, .. }) = placing {
-                let there = Bytes::Shared { address: 0xA000, length: length as u32 };
-                let here = Bytes::Own(&record[HEADER..]);
-                let expected = if flags == LAST { here } else { there };
-                assert_eq!((payload, consumed), (expected, record.len()));
-            }
-            let before = if placing.is_some() { 3 } else { 2 };
-            side.wire.executed(side.now);
-            assert_eq!(side.acknowledged(), before);
-        }
-    }
-}
-
 #[test]
 fn a_write_of_several_records_needs_one() {
     for length in [0, 8, 100] {

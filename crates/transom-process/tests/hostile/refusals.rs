@@ -38,7 +38,6 @@ fn the_peer_learns_which_record_was_refused_and_as_what() {
             let mut side = open();
             side.grant(1, false);
             side.refuse = Some((|_| true, class, "because"));
-            // Not by the way of small Writes, whose engine refuses by itself.
             side.hear_record(header);
             assert_eq!((side.taken(), &side.violation), (vec![], &None));
             let expected = (detail(Some(operation), Some(class)), 2, "because".to_owned());
@@ -63,24 +62,6 @@ fn a_piece_that_is_refused_is_named_itself() {
     ended(&mut side);
 }
 
-/// A refusal is the same when the record came by the way of whole Writes.
-#[test]
-fn a_whole_write_that_is_refused_is_named() {
-    let mut side = open();
-    side.record(write(7, 0, 8, LAST));
-    side.taken();
-    let record = with_payload(write(7, 0x1000, 8, LAST));
-    let placing = side.wire.on_whole(&record).unwrap();
-    let payload = pattern(8);
-    let expected = (7, 0x1000, Bytes::Own(&payload));
-    assert_eq!((placing.token, placing.address, placing.payload), expected);
-    let (operation, class) = (Operation::Write, RefusalClass::Bounds);
-    side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
-    let said = side.said_with_words();
-    assert_eq!((said[0].0.address, said[0].0.ack as u32), (3, 3), "all but the refused one");
-    ended(&mut side);
-}
-
 /// The memory that an answer was to go to is this side's own affair.
 #[test]
 fn an_answer_that_cannot_be_placed_is_not_the_peers_fault() {
@@ -98,21 +79,14 @@ fn an_answer_that_cannot_be_placed_is_not_the_peers_fault() {
         assert_eq!(told(&mut side), nothing);
     }
     // A Write behind an answer is one again.
-    for small in [true, false] {
+    {
         let mut side = open();
         side.post(our_read(8));
         side.said();
         side.record(answer(8, LAST));
         side.taken();
         side.refuse = Some((|_| true, RefusalClass::Bounds, ""));
-        let header = write(7, 0, 8, LAST);
-        if small {
-            assert!(side.wire.on_whole(&with_payload(header)).is_some());
-            let (operation, class) = (Operation::Write, RefusalClass::Bounds);
-            side.wire.refuse(side.now, &Refusal { operation, class, explanation: None });
-        } else {
-            side.hear_record(header);
-        }
+        side.hear_record(write(7, 0, 8, LAST));
         let bounds = detail(Some(Operation::Write), Some(RefusalClass::Bounds));
         assert_eq!(told(&mut side), (bounds, 3, String::new()));
     }

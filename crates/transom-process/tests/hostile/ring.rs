@@ -23,7 +23,7 @@ fn a_slot_of_another_lap_holds_nothing() {
         let (slots, mut consumer) = (fresh(), Consumer::new(4, DATA));
         forge(&slots, 0, lap, words);
         assert!(!consumer.has_next(&slots), "{lap}");
-        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing);
+        assert_eq!(consumer.take_small(&slots, &mut record), Taken::Nothing);
         assert_eq!(consumer.take(&slots), None);
     }
     // In its second lap, the first lap's records are old; those that lie ahead are not looked at.
@@ -38,7 +38,7 @@ fn a_slot_of_another_lap_holds_nothing() {
     assert_eq!(consumer.take(&slots), None);
     forge(&slots, 0, 2, words);
     for _ in 0..2 {
-        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Inline);
+        assert_eq!(consumer.take_small(&slots, &mut record), Taken::Inline);
         assert_eq!(record[HEADER..], record::to_bytes([1; 4]));
     }
     assert_eq!(consumer.take(&slots), None);
@@ -66,8 +66,8 @@ fn a_payload_lies_in_its_slot_if_it_fits() {
         let fits = length <= INLINE;
         let mut consumer = Consumer::new(4, DATA);
         let taken = if fits { Taken::Inline } else { Taken::At(0, length) };
-        assert_eq!(consumer.take_write(&slots, &mut record), taken);
-        assert_eq!(consumer.take_write(&slots, &mut record), Taken::Nothing);
+        assert_eq!(consumer.take_small(&slots, &mut record), taken);
+        assert_eq!(consumer.take_small(&slots, &mut record), Taken::Nothing);
         let body = Consumer::new(4, DATA).take(&slots).unwrap().unwrap().body;
         assert_eq!(matches!(body, Found::Inline(_)), fits);
         assert!(fits || body == Found::At(0));

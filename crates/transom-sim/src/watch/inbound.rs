@@ -2,7 +2,7 @@
 
 use transom_core::{CompletionKind, Operation};
 use transom_memory::{Actor, Purpose, Rule, Scope};
-use transom_wire::{Atomic, Bytes, Event, Framing, MessageId, Placing};
+use transom_wire::{Atomic, Bytes, Event, Framing, MessageId};
 
 use super::{Delivered, EndId, Receive, Sealed, Serving, Stream, Watch, immediate_of, written_to};
 use crate::model::{Books, Life, Run, Verdict};
@@ -53,25 +53,14 @@ impl Watch {
         });
     }
 
-    /// The wire has taken a Write of one frame, or an acknowledgement, by its header.
-    pub fn taken_whole(&mut self, placing: &Placing<'_>, framing: Framing) {
-        let Placing { token, address, payload, done, .. } = *placing;
-        let stream = framing == Framing::Fpdus;
-        if !payload.is_empty() {
-            let elsewhere = payload.own().is_none();
-            self.decoded(&Event::Write { token, address, payload, last: true, immediate: None });
-            self.counters.hit(if stream {
-                "whole write taken out of a stream"
-            } else if elsewhere {
-                "large write taken at once"
-            } else {
-                "whole write taken at once"
+    /// Counts the kinds of frames that have ways of their own.
+    pub fn count_kind(&mut self, event: &Event<'_>, framing: Framing) {
+        if let Event::Write { payload, last: true, immediate: None, .. } = event {
+            self.counters.hit(match (framing, payload) {
+                (Framing::Fpdus, _) => "write of a stream",
+                (Framing::Records, Bytes::Own(_)) => "write in a slot",
+                (Framing::Records, _) => "write in the data area",
             });
-        } else {
-            self.counters.hit("acknowledgement taken out of a stream");
-        }
-        if let Some(through) = done {
-            self.vouched(through);
         }
     }
 

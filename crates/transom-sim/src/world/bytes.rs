@@ -112,17 +112,8 @@ impl World {
             held.extend_from_slice(&fresh);
             let received = self.call(id, false, |call, cx| {
                 let Call { connection, .. } = call;
-                let mut rest = held.as_slice();
-                // As a link does about which nothing is unusual.
-                if connection.is_quiet() {
-                    connection.receive_run(cx, &mut rest);
-                }
-                let taken = held.len() - rest.len();
-                if taken > 0 && rest.is_empty() {
-                    return (taken, !connection.wants_read());
-                }
-                let received = connection.receive(cx, rest);
-                (taken + received.consumed, received.read_paused)
+                let received = connection.receive(cx, &held);
+                (received.consumed, received.read_paused)
             });
             let Some((consumed, read_paused)) = received else { return };
             if let Some(end) = self.end_mut(id) {

@@ -2,43 +2,18 @@
 
 use std::time::Duration;
 
-use transom_core::{Frames, LinkEnd};
-use transom_process::Duplex;
+use transom_core::LinkEnd;
 use transom_process::record::{HEADER, LARGEST_TEXT};
-use transom_process::ring::{Found, INLINE, Record, RingViolation, SMALL};
+use transom_process::ring::Record;
+use transom_process::{Records, Stop};
 
 use super::Call;
-use crate::rings::{Outlet, View};
+use crate::rings::Outlet;
 use crate::watch::EndId;
 use crate::world::World;
 
 /// A side that reads nothing for so long, while there is more for it than fits, is given up.
 const SILENCE: Duration = Duration::from_secs(10);
-
-/// Whole Writes of a ring, as far as they follow each other, and not more than are `left`.
-struct WholeRecords<'a> {
-    duplex: &'a mut Duplex<View>,
-    record: [u8; SMALL],
-    left: usize,
-    violation: Option<RingViolation>,
-}
-
-impl Frames for WholeRecords<'_> {
-    fn next(&mut self) -> Option<&[u8]> {
-        if self.left == 0 {
-            return None;
-        }
-        let next = self.duplex.read_write(&mut self.record, &mut 0);
-        self.violation = next.err();
-        if next != Ok(true) {
-            return None;
-        }
-        self.left -= 1;
-        Some(&self.record)
-    }
-
-    fn taken(&mut self, _: usize) {}
-}
 
 impl World {
     /// Let an end write into its ring.
@@ -97,50 +72,37 @@ impl World {
             let mut staging = [0; HEADER + LARGEST_TEXT];
             let (mut taken, mut told) = (0, false);
             while taken < most && connection.wants_read() {
-                let (duplex, left) = (&mut rings.duplex, most - taken);
-                let mut whole = WholeRecords { duplex, record: [0; SMALL], left, violation: None };
-                let usual = connection.receive_run_in_pass(cx, &mut whole);
-                let (before, WholeRecords { left, violation, .. }) = (taken, whole);
-                taken = most - left;
-                let next = match violation {
-                    Some(violation) => Some(Err(violation)),
-                    None if !usual => {
-                        taken -= 1;
-                        rings.duplex.put_back();
-                        rings.duplex.read()
+                let mut records = Records::new(&mut rings.duplex, most - taken);
+                let (count, _) = connection.receive_frames(cx, &mut records);
+                taken += count;
+                match records.end().1 {
+                    Stop::Spent if count == 0 => break,
+                    Stop::Spent => {}
+                    Stop::Empty if closed => {
+                        told = true;
+                        connection.link_closed(cx, LinkEnd::Closed);
+                        break;
                     }
-                    None if taken > before => continue,
-                    None => rings.duplex.read(),
-                };
-                let used = match next {
-                    Some(Ok(Record { header, body })) => {
-                        rings.duplex.copy(&header, body, &mut staging)
-                    }
-                    None => match rings.duplex.news_beside() {
-                        Ok(Some(header)) => {
-                            watcher.see().counters.hit("acknowledged beside the records");
-                            rings.duplex.copy(&header, Found::Inline([0; INLINE / 8]), &mut staging)
-                        }
-                        Ok(None) if closed => {
-                            told = true;
-                            connection.link_closed(cx, LinkEnd::Closed);
-                            break;
-                        }
-                        Ok(None) => break,
-                        Err(violation) => {
-                            connection.broken(cx, violation.text());
-                            break;
-                        }
-                    },
-                    Some(Err(violation)) => {
+                    Stop::Empty => break,
+                    Stop::Broken(violation) => {
                         connection.broken(cx, violation.text());
                         break;
                     }
-                };
-                taken += 1;
-                let bytes = staging.get(..used).unwrap_or_default();
-                if used > 0 && connection.receive(cx, bytes).consumed != used {
-                    watcher.see().fail("a record is not taken as a whole");
+                    Stop::Left => match rings.duplex.read() {
+                        Some(Ok(Record { header, body })) => {
+                            taken += 1;
+                            let used = rings.duplex.copy(&header, body, &mut staging);
+                            let bytes = staging.get(..used).unwrap_or_default();
+                            if connection.receive(cx, bytes).consumed != used {
+                                watcher.see().fail("a record is not taken as a whole");
+                            }
+                        }
+                        Some(Err(violation)) => {
+                            connection.broken(cx, violation.text());
+                            break;
+                        }
+                        None => watcher.see().fail("a record is left, and is not there"),
+                    },
                 }
             }
             if taken == 0 && !told {

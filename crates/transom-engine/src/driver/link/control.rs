@@ -51,7 +51,7 @@ impl Link {
             self.notify(state, notifications);
             if !state.gone {
                 self.rearm(state, now, if attended { Work::POSTS } else { Work::REST });
-                state.quiet = self.is_quiet(state);
+                self.conclude(state);
             }
             Some(result)
         })

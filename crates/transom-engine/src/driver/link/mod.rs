@@ -17,10 +17,10 @@ mod lending;
 pub(crate) mod notifications;
 pub(crate) mod pass;
 pub(crate) mod queues;
+mod quick;
 mod rearm;
 mod rings;
 pub(crate) mod shared_memory;
-mod short;
 pub(crate) mod silence;
 pub(crate) mod tcp;
 pub(crate) mod upgrade;
@@ -120,8 +120,6 @@ pub(crate) struct State {
     pub(crate) more: bool,
     pub(crate) gone: bool,
     pub(crate) starting: Option<Starting>,
-    /// The last pass left nothing about it that asks for another one: see `short.rs`.
-    pub(crate) quiet: bool,
     /// The lane in which accesses are announced; a link over rings keeps one until it rests.
     pub(crate) lane: Option<Lane>,
     /// The last pass left nothing to do before more bytes, more posts or this time.
@@ -242,7 +240,6 @@ impl Link {
             more: false,
             gone: false,
             starting: Some(starting),
-            quiet: false,
             lane: None,
             idle_until: None,
             housekeeping_at: Time(0),
@@ -363,7 +360,7 @@ impl Link {
                     return None;
                 }
                 let mut notifications = Notifications::default();
-                if idle && self.receive_short(state, now, &mut notifications) {
+                if idle && self.receive_quick(state, now, &mut notifications) {
                     return Some(notifications);
                 }
                 self.with_worker(state, work, |state, worker| {

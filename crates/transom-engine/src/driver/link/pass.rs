@@ -17,7 +17,7 @@ use crate::driver::capture::tap::Tap;
 use crate::driver::schedule::workers::Worker;
 use crate::sys::Host;
 use crate::trace::Tracer;
-use crate::{Cx, Effect, Execution, LinkWish};
+use crate::{Attention, Cx, Effect, Execution, LinkWish};
 
 /// One pass: what is asked of it, and what its thread has done already.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Link {
         } else {
             self.rearm(state, pass.now, pass.work);
         }
-        state.quiet = self.is_quiet(state);
+        self.conclude(state);
     }
 
     /// Receive, keep deadlines, send: the steps of a pass that need the core.
@@ -241,7 +241,7 @@ impl Link {
         now: Time,
         work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
-        state.quiet = false;
+        state.connection.attention().set(Attention::BEHIND);
         let shares = state.shares_receives;
         let qp = state.qp.take();
         let mut effects = std::mem::take(&mut state.effects);

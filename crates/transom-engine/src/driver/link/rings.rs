@@ -6,7 +6,7 @@ use std::time::Duration;
 use transom_memory::Segment;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST};
 use transom_process::record::HEADER;
-use transom_process::ring::{self, INLINE, RingViolation};
+use transom_process::ring::INLINE;
 use transom_process::{Area, Duplex};
 use transom_wire::{Message, MessageId, Time, Wire};
 
@@ -14,10 +14,8 @@ use super::lending::{Lending, LinkMemory};
 use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
 use crate::sys::{self, GivingBack, Host, Local, Region};
-use crate::{Connection, Direct, Frames, Output};
+use crate::{Connection, Direct, Output};
 
-/// The cost of a whole Write, and of so many bytes of it that do not lie in its slot, in bytes.
-pub(super) const UNIT: usize = 256;
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
 /// How often a thread that never sleeps asks whether the other side has ended.
@@ -198,48 +196,8 @@ impl Rings {
     }
 }
 
-/// Writes of one record each, as far as they follow each other in a ring.
-pub(super) struct WholeRecords<'a> {
-    rings: &'a mut Rings,
-    /// The one that was read last.
-    record: [u8; ring::SMALL],
-    most: usize,
-    /// The cost of those that were read: 1 each, and 1 for every [`UNIT`] bytes that lie elsewhere.
-    pub(super) cost: usize,
-    /// The end of them.
-    pub(super) violation: Option<RingViolation>,
-}
-
-impl<'a> WholeRecords<'a> {
-    /// Until they cost `most`.
-    #[inline]
-    pub(super) fn new(rings: &'a mut Rings, most: usize) -> WholeRecords<'a> {
-        WholeRecords { rings, record: [0; ring::SMALL], most, cost: 0, violation: None }
-    }
-}
-
-impl Frames for WholeRecords<'_> {
-    #[inline(always)]
-    fn next(&mut self) -> Option<&[u8]> {
-        if self.cost >= self.most {
-            return None;
-        }
-        let mut elsewhere = 0;
-        let next = self.rings.duplex.read_write(&mut self.record, &mut elsewhere);
-        self.violation = next.err();
-        if next != Ok(true) {
-            return None;
-        }
-        self.cost += 1 + elsewhere / UNIT;
-        Some(&self.record)
-    }
-
-    #[inline(always)]
-    fn taken(&mut self, _: usize) {}
-}
-
 /// A ring's writing end for one call of [`Connection::transmit`](crate::Connection::transmit).
-pub(super) struct Records<'a> {
+pub(super) struct RingOutlet<'a> {
     pub(super) rings: &'a mut Rings,
     pub(super) out: &'a mut Vec<u8>,
     pub(super) written: &'a mut usize,
@@ -251,7 +209,7 @@ pub(super) struct Records<'a> {
     pub(super) lenders: Option<(&'a SharedRegions, &'a Local)>,
 }
 
-impl<'a> Records<'a> {
+impl<'a> RingOutlet<'a> {
     /// An output into rings. `out` holds what is written before anything else.
     #[inline]
     pub(super) fn new(
@@ -259,13 +217,18 @@ impl<'a> Records<'a> {
         (out, written): (&'a mut Vec<u8>, &'a mut usize),
         lenders: Option<(&'a SharedRegions, &'a Local)>,
         budget: usize,
-    ) -> Records<'a> {
+    ) -> RingOutlet<'a> {
         let (sent, stop, flowing) = (0, false, true);
-        Records { rings, out, written, budget, sent, stop, flowing, lenders }
+        RingOutlet { rings, out, written, budget, sent, stop, flowing, lenders }
     }
 }
 
-impl Records<'_> {
+impl RingOutlet<'_> {
+    /// Write what waits in the buffer.
+    pub(super) fn flush(self) {
+        self.rings.duplex.write(self.out, self.written);
+    }
+
     /// Write a frame whose payload the peer copies out of a shared region of this side's.
     #[inline]
     fn leave_in_region(&mut self, header: &[u8], payload: &[Segment]) -> bool {
@@ -282,7 +245,7 @@ impl Records<'_> {
     }
 }
 
-impl Records<'_> {
+impl RingOutlet<'_> {
     /// Whether so many bytes are worth a look at the shared regions of this side's, and there are any.
     #[inline]
     fn may_stay_in_region(&self, length: u64) -> bool {
@@ -323,7 +286,7 @@ impl Records<'_> {
     }
 }
 
-impl Output for Records<'_> {
+impl Output for RingOutlet<'_> {
     fn room(&self) -> usize {
         let waiting = self.out.get(*self.written..).unwrap_or_default();
         let room = self.rings.duplex.has_room(waiting);

@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use transom_core::LinkEnd;
 use transom_process::record::{self, HEADER, Header};
-use transom_process::ring::{Found, INLINE, Record, RingViolation};
+use transom_process::ring::{Found, Record, RingViolation};
+use transom_process::{Records, Stop, UNIT};
 use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::lending::{LentHost, with_host};
-use super::rings::{Records, UNIT, WholeRecords};
+use super::rings::{RingOutlet, Rings};
 use super::silence::Silence;
 use super::tcp::FRAME;
 use super::{Link, State};
-use crate::Cx;
+use crate::{Connection, Cx};
 
 /// The cost of records that are taken before it is asked whether to acknowledge, in [`UNIT`]s.
 pub(super) const SOME: usize = 16;
@@ -37,12 +38,8 @@ impl Link {
         {
             rings.ask(bell, cx.now);
         }
-        if state.read_paused && state.connection.wants_read() {
-            any = true;
-            self.process_partial(state, cx);
-        }
         let budget = self.shared.pass_budget();
-        let (mut taken, mut unacknowledged) = (0, 0);
+        let mut taken = 0;
         loop {
             if state.connection.awaits_queue_pair() {
                 // The records of the ring stay where they are until then.
@@ -59,70 +56,54 @@ impl Link {
             else {
                 break;
             };
-            // Whole Writes, as far as they follow each other; then what comes behind them.
-            let mut records = WholeRecords::new(rings, SOME);
-            let usual = connection.receive_run_in_pass(cx, &mut records);
-            let WholeRecords { cost, violation, .. } = records;
+            let mut records = Records::new(&mut rings.duplex, SOME);
+            connection.receive_frames(cx, &mut records);
+            let (cost, stop) = records.end();
             any |= cost > 0;
             taken += cost * UNIT;
-            unacknowledged += cost;
-            let full = usual && cost >= SOME;
-            let next = match violation {
-                Some(violation) => Some(Err(violation)),
-                None if full => None,
-                None => {
-                    if !usual {
-                        rings.duplex.put_back();
-                    }
-                    if let Some(bell) = self.bell.get() {
-                        rings.take_regions(bell, cx.now);
-                    }
-                    rings.duplex.read()
-                }
-            };
-            let (header, body) = match next {
-                Some(Ok(Record { header, body })) => {
-                    any = true;
-                    taken += FRAME + header.payload();
-                    if matches!(body, Found::At(_)) {
-                        unacknowledged = SOME; // its place is wanted back soon
-                    }
-                    (Some(header), body)
-                }
-                Some(Err(violation)) => {
-                    state.connection.broken(cx, violation.text());
+            match stop {
+                Stop::Spent => {}
+                Stop::Empty if rings.over => {
+                    connection.link_closed(cx, LinkEnd::Closed);
                     return true;
                 }
-                None if full => (None, Found::At(0)),
-                None => match rings.duplex.news_beside() {
-                    Ok(Some(header)) => {
-                        any = true;
-                        (Some(header), Found::Inline([0; INLINE / 8]))
-                    }
-                    Ok(None) if rings.over => {
-                        state.connection.link_closed(cx, LinkEnd::Closed);
-                        return true;
-                    }
-                    Ok(None) => break,
-                    Err(violation) => {
-                        state.connection.broken(cx, violation.text());
-                        return true;
-                    }
-                },
-            };
-            if let Some(header) = header {
-                hand_on(state, cx, &header, body);
-                unacknowledged += 1;
+                Stop::Empty => break,
+                Stop::Broken(violation) => {
+                    connection.broken(cx, violation.text());
+                    return true;
+                }
+                Stop::Left => {
+                    any = true;
+                    taken += self.receive_left(state, cx);
+                }
             }
-            if unacknowledged >= SOME {
-                unacknowledged = 0;
-                self.acknowledge_and_wake(state, cx.now);
-            }
+            self.acknowledge_and_wake(state, cx.now);
         }
         if any {
             self.acknowledge_and_wake(state, cx.now);
         }
         any
+    }
+
+    /// Take the next record by itself: it names a region, or is a text. Its cost in bytes.
+    fn receive_left(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
+        let State { carrier: Carrier::SharedMemory(rings), connection, .. } = state else {
+            return 0;
+        };
+        if let Some(bell) = self.bell.get() {
+            rings.take_regions(bell, cx.now);
+        }
+        match rings.duplex.read() {
+            Some(Ok(Record { header, body })) => {
+                hand_on(rings, connection, cx, (&header, body));
+                FRAME + header.payload()
+            }
+            Some(Err(violation)) => {
+                connection.broken(cx, violation.text());
+                0
+            }
+            None => 0,
+        }
     }
 
     /// Acknowledge and wake, as far as it is time.
@@ -149,7 +130,7 @@ impl Link {
             let lenders = self.bell.get().map(|bell| (&self.shared.regions, bell));
             let out_bytes = &mut out.bytes;
             let mut outlet =
-                Records { rings, out: out_bytes, written, budget, sent, stop, flowing, lenders };
+                RingOutlet { rings, out: out_bytes, written, budget, sent, stop, flowing, lenders };
             connection.transmit(cx, &mut outlet);
             sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
             let flowing = rings.duplex.write(&mut out.bytes, written);
@@ -198,26 +179,27 @@ impl Link {
     }
 }
 
-/// A record, to whom it is for, by the ordinary way.
-fn hand_on(state: &mut State, cx: &mut Cx<'_>, header: &Header, body: Found) {
+/// A record, to the connection.
+fn hand_on(
+    rings: &Rings,
+    connection: &mut Connection,
+    cx: &mut Cx<'_>,
+    (header, body): (&Header, Found),
+) {
     // Payload of the program's lies elsewhere; all other is a text.
     let mut room = [0; HEADER + record::LARGEST_TEXT];
-    let Some(rings) = state.carrier.rings() else { return };
     let used = rings.duplex.copy(header, body, &mut room);
     let bytes = room.get(..used).unwrap_or_default();
     let lent = match body {
         Found::Lent(lent) => rings.duplex.area().borrowed.find(lent, 0).ok().map(LentHost),
         Found::Inline(_) | Found::At(_) | Found::Sink(_) | Found::Placed => None,
     };
-    let connection = &mut state.connection;
     let received = match &lent {
         Some(host) => with_host(cx, host, |cx| connection.receive(cx, bytes)),
         None => connection.receive(cx, bytes),
     };
-    let left = bytes.get(received.consumed.min(used)..).unwrap_or_default();
-    if lent.is_some() && !left.is_empty() {
+    if received.consumed < used {
         // The address holds for this call only: the region may be unmapped before the next one.
-        return connection.broken(cx, RingViolation::Region.text());
+        connection.broken(cx, RingViolation::Region.text());
     }
-    state.partial.extend_from_slice(left);
 }

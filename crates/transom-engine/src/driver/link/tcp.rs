@@ -9,7 +9,7 @@ use transom_memory::Segment;
 use transom_wire::{Message, MessageId, Time, Wire};
 
 use crate::sys::{Host, IoError, Stream};
-use crate::{Buffer, Connection, Cx, Direct, Effect, HostMemory, LinkEnd, Output};
+use crate::{Attention, Buffer, Connection, Cx, Direct, HostMemory, LinkEnd, Output};
 
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
@@ -88,33 +88,27 @@ impl Link {
         notifications: &mut Notifications,
     ) -> bool {
         let Some(Ok(count @ 1..=FEW)) = *first else { return false };
-        if !self.is_short(state, now) {
-            return false;
-        }
+        let Some(_) = self.quiet(state, now) else { return false };
         // Less was there than was asked for: the socket is empty.
         *first = Some(Err(IoError::NotNow));
-        let State { connection, partial, effects, .. } = &mut *state;
+        let State { connection, partial, effects, carrier, out, written, .. } = &mut *state;
         let (lane, staging) = worker.tools(&self.shared.memory);
         let denials = LinkDenials(self);
-        let mut cx = self.short_cx(now, lane, effects, &denials);
+        let mut cx = self.quick_cx(now, lane, effects, &denials);
         let mut bytes = staging.get(..count).unwrap_or_default();
-        connection.receive_run(&mut cx, &mut bytes);
+        connection.receive_frames(&mut cx, &mut bytes);
         if !bytes.is_empty() {
-            let received = connection.receive(&mut cx, bytes);
-            partial.extend_from_slice(bytes.get(received.consumed..).unwrap_or_default());
+            partial.extend_from_slice(bytes);
+            connection.attention().set(Attention::PARTIAL);
         }
-        let quiet = partial.is_empty()
-            && effects.list.iter().all(|effect| matches!(effect, Effect::Complete(..)))
-            && connection.wants_read()
-            && connection.is_still_quiet()
-            && !connection.wants_write();
-        state.report();
-        state.quiet = quiet;
-        if quiet {
-            self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
-            state.idle_until = Some(state.housekeeping_at);
+        if connection.wants_write()
+            && let Some(tcp) = carrier.socket()
+        {
+            let mut outlet = Outlet::new(self, (out, written), tcp, self.shared.pass_budget());
+            connection.transmit(&mut cx, &mut outlet);
+            outlet.write();
         }
-        quiet
+        self.is_done(state, notifications)
     }
 
     /// Receive by whatever carries the bytes. `how`: what [`Link::glance`] has received, and whether to
@@ -456,25 +450,20 @@ impl<'a> Outlet<'a> {
         Outlet { link, out, written, corked: &mut tcp.corked, budget, sent, flowing, stop }
     }
 
-    /// Write the buffer. `false`: something is left, or the socket is broken, which the next pass finds
-    /// out.
+    /// Write the buffer. What is left, because the socket is full or broken, is for a pass.
     #[inline]
-    pub(super) fn write(self) -> bool {
+    pub(super) fn write(self) {
         let rest = self.out.bytes.get(*self.written..).unwrap_or_default();
         if rest.is_empty() {
-            return true;
+            return;
         }
         match self.link.stream.send(rest) {
             Ok(count) if count == rest.len() => {
                 self.out.bytes.clear();
                 (*self.written, *self.corked) = (0, false);
-                true
             }
-            Ok(count) => {
-                *self.written += count;
-                false
-            }
-            Err(_) => false,
+            Ok(count) => *self.written += count,
+            Err(_) => {}
         }
     }
 }

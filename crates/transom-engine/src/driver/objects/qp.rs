@@ -20,8 +20,8 @@ use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::{
     Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect, Effects,
-    Execution, LARGEST_INLINE, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent,
-    QueuePairState, Request, Sge, SharedReceives, Side, Status, WHOLE,
+    Execution, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairState,
+    Request, Sge, SharedReceives, Side, Status,
 };
 
 /// The state that a posting thread needs, under a lock that is never held while bytes move.
@@ -96,15 +96,6 @@ impl Source for ConnectionTimer {
             qp.flush(&mut notifications);
             notifications.fire();
         }
-    }
-}
-
-/// Whether a request may go the short way: a Write of one frame from one place.
-#[inline]
-fn is_whole(request: &Request, data: Data<'_>) -> bool {
-    match (request.operation, data) {
-        (Operation::Write { .. }, Data::Sges([entry])) => entry.length as usize <= WHOLE,
-        _ => false,
     }
 }
 
@@ -188,18 +179,14 @@ impl Qp {
     }
 
     pub(crate) fn post(&self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        let done = if is_whole(request, data) {
-            self.post_short(|execution| execution.post(request, data))
-        } else if let (Operation::Write { .. }, Data::Inline(bytes)) = (request.operation, data) {
-            self.post_inline(request, bytes)
-        } else if let (Operation::Bind { .. }, Data::Sges([])) = (request.operation, data) {
-            self.with_link(|link| {
+        let bound = match (request.operation, data) {
+            (Operation::Bind { .. }, Data::Sges([])) => self.with_link(|link| {
                 let memory = &self.adapter.memory;
-                link.bind_short(|state| state.execution_of(self)?.bind_now(request, memory))
-            })
-        } else {
-            None
+                link.bind_now(|state| state.execution_of(self)?.bind_now(request, memory))
+            }),
+            _ => None,
         };
+        let done = bound.or_else(|| self.post_quick(|execution| execution.post(request, data)));
         if let Some(done) = done {
             return done;
         }
@@ -224,11 +211,9 @@ impl Qp {
         &self,
         list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
     ) -> Result<(), Status> {
-        if list.clone().all(|(request, data)| is_whole(&request, data)) {
-            let done = self.post_short(|execution| execution.post_list(list.clone()));
-            if let Some(done) = done {
-                return done;
-            }
+        let done = self.post_quick(|execution| execution.post_list(list.clone()));
+        if let Some(done) = done {
+            return done;
         }
         let mut front = self.front();
         front.pair.post_list(list)?;
@@ -248,25 +233,14 @@ impl Qp {
         done
     }
 
-    /// The short way of a Write with inline data, if there are few. Apart from that of a Write of one entry,
-    /// whose code is shorter where nothing else can come.
-    #[inline(never)]
-    fn post_inline(&self, request: &Request, bytes: &[u8]) -> Option<Result<(), Status>> {
-        if bytes.len() > LARGEST_INLINE {
-            return None;
-        }
-        let list = std::iter::once((*request, Data::Inline(bytes)));
-        self.post_short(|execution| execution.post_list(list))
-    }
-
-    /// Have `post` put Writes of one frame before the link, which sends them at once. `None`: that is not for
-    /// now, and nothing has happened.
+    /// Have `post` put requests or receives before the link, which does at once what they ask for. `None`: that
+    /// is not for now, and nothing has happened.
     #[inline]
-    fn post_short(
+    fn post_quick(
         &self,
         post: impl FnOnce(&mut Execution) -> Result<(), Status>,
     ) -> Option<Result<(), Status>> {
-        self.with_link(|link| link.post_short(|state| Some(post(state.execution_of(self)?))))
+        self.with_link(|link| link.post_quick(|state| Some(post(state.execution_of(self)?))))
     }
 
     /// Have `post` do something on the link, if there is one and nothing waits to be carried there.
@@ -304,6 +278,10 @@ impl Qp {
     }
 
     pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
+        let done = self.post_quick(|execution| execution.post_receive(context, list));
+        if let Some(done) = done {
+            return done;
+        }
         let mut front = self.front();
         front.pair.post_receive(context, list)?;
         self.run(front, true);

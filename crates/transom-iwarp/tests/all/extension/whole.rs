@@ -1,6 +1,6 @@
 //! Writes of one frame that begin, and leave, in one call.
 
-use transom_wire::{Begin, Bytes, MessageId, Refusal};
+use transom_wire::{Begin, MessageId, Refusal};
 
 use super::*;
 use crate::common::memory;
@@ -100,36 +100,6 @@ fn a_whole_write_overtakes_nothing() {
 
 // ---- received ---------------------------------------------------------------------------------------
 
-/// The outcome of some bytes: what has come, why the stream ended, and what is said then.
-type Outcome = (Vec<Got>, Option<transom_wire::Violation>, Vec<u8>);
-
-fn outcome(mut side: Side, bytes: &[u8], refuse: bool) -> (Outcome, usize) {
-    let any: fn(&Event<'_>) -> bool = |event| matches!(event, Event::Write { .. });
-    side.refuse = refuse.then_some((any, RefusalClass::Bounds, "because"));
-    side.feed(bytes);
-    side.wire.flush(side.now);
-    let said = side.talk();
-    ((side.taken(), side.violation.take(), said), side.whole)
-}
-
-/// Gives the same bytes to a side that looks for whole frames first, and to one that does not: both
-/// must say and do the same. Returns how many frames were taken as a whole.
-#[track_caller]
-fn taken_whole(fresh: impl Fn() -> Side, bytes: &[u8]) -> usize {
-    let mut count = 0;
-    for refuse in [false, true] {
-        let (expected, _) = outcome(fresh(), bytes, refuse);
-        let mut side = fresh();
-        side.short = true;
-        let (got, whole) = outcome(side, bytes, refuse);
-        assert_eq!(got, expected, "{bytes:02x?}");
-        if !refuse {
-            count = whole;
-        }
-    }
-    count
-}
-
 /// An active side with two Writes under way. The peer's checksums are agreed on, or not.
 fn with_writes(checksum: bool) -> Side {
     let [active, passive] = [Role::Active, Role::Passive].map(|role| {
@@ -159,40 +129,28 @@ const WRITE: &str = "c140 00000007 0000000000001000";
 /// Both Writes were executed.
 const DONE: &str = "414f 00000004 00000004 00000002 000003e8";
 
-/// Of every length, with nothing or something behind it, and an acknowledgement before or behind it.
+/// A Write of one frame and an acknowledgement are known by the first two bytes of their headers: they mean what
+/// they say, of every length, and with one of the other before or behind it.
 #[test]
-fn a_write_of_one_frame_is_taken_as_a_whole() {
+fn a_frame_that_comes_often_is_what_it_says() {
+    let (token, address) = TARGET;
     for checksum in [false, true] {
         let ack = frame(DONE, b"", checksum);
         for length in (0..=fpdu::SMALL + 1).chain([1000, 65_535 - 14]) {
-            let payload = memory(TARGET.0, TARGET.1, length);
-            let write = frame(WRITE, &payload, checksum);
-            let small = usize::from(length > 0);
-            let taken = |bytes: &[&[u8]]| taken_whole(|| with_writes(checksum), &bytes.concat());
-            assert_eq!(taken(&[&write]), small, "{length} {checksum}");
-            assert_eq!(taken(&[&ack, &write]), 1 + small);
-            assert_eq!(taken(&[&write, &ack]), small + 1);
-            assert_eq!(taken(&[&write, &write, &ack]), 2 * small + 1);
-            assert_eq!(taken(&[&write, &write[..1]]), small);
+            let data = memory(token, address, length);
+            let write = frame(WRITE, &data, checksum);
+            let wrote = Got::Write { token, address, data };
+            for (bytes, expected) in [
+                ([&ack[..], &write].concat(), [Got::Done(1), wrote.clone()]),
+                ([&write[..], &ack].concat(), [wrote.clone(), Got::Done(1)]),
+            ] {
+                let mut side = with_writes(checksum);
+                side.feed(&bytes);
+                assert_eq!(side.taken(), expected, "{length} {checksum}");
+                assert_eq!(side.violation, None);
+            }
         }
     }
-}
-
-/// What a frame says of itself, and where it ends.
-#[test]
-fn a_whole_frame_is_where_it_says() {
-    let mut side = with_writes(true);
-    let (ack, write) = (frame(DONE, b"", true), frame(WRITE, b"payload", true));
-    let both = [&ack[..], &write].concat();
-    let placing = side.wire.on_whole(&both).unwrap();
-    let nothing = Bytes::Own(b"");
-    assert_eq!((placing.consumed, placing.payload, placing.news), (ack.len(), nothing, false));
-    assert_eq!(placing.done, Some(MessageId(1)));
-    let placing = side.wire.on_whole(&write).unwrap();
-    let (token, address) = TARGET;
-    let expected = (write.len(), token, address, Bytes::Own(b"payload"));
-    assert_eq!((placing.consumed, placing.token, placing.address, placing.payload), expected);
-    assert_eq!((placing.done, placing.news), (None, false));
 }
 
 /// Until its last byte is there, it waits.
@@ -200,93 +158,70 @@ fn a_whole_frame_is_where_it_says() {
 fn a_frame_that_has_not_come_whole_is_left() {
     for checksum in [false, true] {
         for whole in [frame(DONE, b"", checksum), frame(WRITE, b"payload", checksum)] {
-            for cut in 0..whole.len() {
+            for cut in 1..whole.len() {
                 let mut side = with_writes(checksum);
-                assert_eq!(side.wire.on_whole(&whole[..cut]), None, "{cut}");
-                assert_eq!(taken_whole(|| with_writes(checksum), &whole[..cut]), 0);
-            }
-            // In two pieces, of which the ordinary way has seen the first.
-            let begun = || {
-                let mut side = with_writes(checksum);
-                side.feed(&whole[..9]);
-                side
-            };
-            assert_eq!(taken_whole(begun, &whole[9..]), 1);
-        }
-    }
-}
-
-/// Each bit of each field: a frame of another kind then is none of these, any other is what it says.
-#[test]
-fn each_field_is_judged_as_by_the_ordinary_way() {
-    for checksum in [false, true] {
-        for whole in [frame(DONE, b"", checksum), frame(WRITE, b"payload", checksum)] {
-            let covered = whole.len() - fpdu::CRC;
-            for bit in 0..8 * covered {
-                let mut bytes = whole.clone();
-                bytes[bit / 8] ^= 1 << (bit % 8);
-                let broken = taken_whole(|| with_writes(checksum), &bytes);
-                let kind = (16..32).contains(&bit);
-                assert!(!kind && !checksum || broken == 0, "bit {bit}");
-                bytes.truncate(covered);
-                fpdu::seal(&mut bytes, 0, checksum);
-                let sealed = taken_whole(|| with_writes(checksum), &bytes);
-                assert!(!kind || sealed == 0, "bit {bit}");
-            }
-            for bit in 8 * covered..8 * whole.len() {
-                let mut bytes = whole.clone();
-                bytes[bit / 8] ^= 1 << (bit % 8);
-                let taken = taken_whole(|| with_writes(checksum), &bytes);
-                assert_eq!(taken, usize::from(!checksum), "a wrong checksum");
+                side.feed(&whole[..cut]);
+                assert_eq!((side.taken(), side.violation.take()), (vec![], None), "{cut}");
+                side.feed(&whole[cut..]);
+                assert_eq!(side.taken().len(), 1, "{cut}");
             }
         }
     }
 }
 
-/// A violation is reported by the ordinary way, and has changed nothing before.
+/// Each bit of it, where a checksum was agreed.
 #[test]
-fn an_acknowledgement_that_lies_is_left() {
+fn a_frame_with_a_wrong_checksum_is_a_violation() {
+    for whole in [frame(DONE, b"", true), frame(WRITE, b"payload", true)] {
+        for bit in 8 * fpdu::LENGTH..8 * whole.len() {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let mut side = with_writes(true);
+            side.feed(&bytes);
+            assert_eq!(side.taken(), [], "bit {bit}");
+            assert!(side.violation.is_some(), "bit {bit}");
+        }
+    }
+}
+
+/// A lie about what was executed or granted, in a frame that is known by its header.
+#[test]
+fn an_acknowledgement_that_lies_is_a_violation() {
     for lie in [
         "414f 00000004 00000004 00000003 000003e8",
         "414f 00000004 00000004 ffffffff 000003e8",
         "414f 00000004 00000004 00000002 000003e7",
         "414f 00000004 00000009 00000002 000003e8",
     ] {
-        let bytes = extra(lie, b"");
-        assert_eq!(with_writes(true).wire.on_whole(&bytes), None, "{lie}");
-        assert_eq!(taken_whole(|| with_writes(true), &bytes), 0, "{lie}");
+        let mut side = with_writes(true);
+        side.feed(&extra(lie, b""));
+        assert_eq!(side.taken(), [], "{lie}");
+        assert!(side.violation.is_some(), "{lie}");
     }
-    let long = extra(DONE, b"x");
-    assert_eq!(taken_whole(|| with_writes(true), &long), 0, "it has bytes");
-    // Credit that the peer waits for, and flags of a later version.
-    for flags in ["00000003", "00000007", "80000004"] {
-        let bytes = extra(&DONE.replace("00000004 00000004", &format!("{flags} 00000004")), b"");
-        assert_eq!(taken_whole(|| with_writes(true), &bytes), 1, "{flags}");
-    }
+    let mut side = with_writes(true);
+    side.feed(&extra(DONE, b"x"));
+    assert!(side.violation.is_some(), "it has bytes");
 }
 
-/// A frame of a stream that is not between two messages, or not open.
+/// A Write of one frame where another message, or none, has to come.
 #[test]
-fn nothing_is_taken_as_a_whole_while_anything_is_unusual() {
+fn a_write_that_may_not_come_is_a_violation() {
     let write = extra(WRITE, b"payload");
-    let bytes = &write;
     for (why, first) in [
         ("a Send is unfinished", extra("0143 00000000 00000000 00000001 00000000", b"data")),
         ("a Write is announced", extra("414f 00000007 00000005 00000000 00000100", &[0; 8])),
-        ("immediate data waits", extra("414f 00000001 00000007 00000000 00000000", b"")),
     ] {
-        let begun = || {
-            let mut side = with_writes(true);
-            side.feed(&first);
-            assert_eq!(side.violation, None);
-            side
-        };
-        assert_eq!(begun().wire.on_whole(bytes), None, "{why}");
-        assert_eq!(taken_whole(begun, bytes), 0, "{why}");
+        let mut side = with_writes(true);
+        side.feed(&first);
+        assert_eq!(side.violation, None);
+        side.taken();
+        side.feed(&write);
+        assert_eq!(side.taken(), [], "{why}");
+        assert!(side.violation.is_some(), "{why}");
     }
-    assert_eq!(Pair::plain().active.wire.on_whole(bytes), None, "nobody acknowledges");
-    assert_eq!(Side::new(Config::new(Role::Passive)).wire.on_whole(bytes), None, "not open");
     let mut side = with_writes(true);
-    side.wire.fail(side.now);
-    assert_eq!(side.wire.on_whole(bytes), None, "the stream is dead");
+    side.feed(&extra("414f 00000001 00000007 00000000 00000000", b""));
+    side.feed(&write);
+    let brought = side.taken().iter().any(|got| matches!(got, Got::Immediate(1, false)));
+    assert!(brought, "immediate data waits for it");
 }

@@ -1,0 +1,97 @@
+//! One word with everything that is unusual about a connection and its link.
+
+use crate::QueuePairKind;
+
+/// The reasons why the quick steps do not do: a bit each, which is set by whatever causes the state, and cleared
+/// by what ends it. At 0 a message of one frame needs nothing but to be judged, copied and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attention(u32);
+
+/// Proof that nothing was unusual when it was asked: the quick steps demand it.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet(());
+
+impl Attention {
+    /// No messages flow: start-up, an end, or no queue pair.
+    pub(crate) const CLOSED: u32 = 1;
+    /// The queue pair is unreliable or of an XRC domain, or both sides are one.
+    pub(crate) const KIND: u32 = 1 << 1;
+    /// The peer acknowledges nothing.
+    pub(crate) const PLAIN: u32 = 1 << 2;
+    /// A message of the peer's waits for a receive.
+    pub(crate) const PAUSED: u32 = 1 << 3;
+    /// The next request waits for the wire.
+    pub(crate) const WAITS: u32 = 1 << 4;
+    /// The bits that concern the connection's own steps; all others concern a driver.
+    const OF_STEPS: u32 = (1 << 5) - 1;
+    /// The program is to get an event of the queue pair.
+    pub(crate) const EVENT: u32 = 1 << 5;
+    /// The peer asks for a receive of the shared queue.
+    pub(crate) const CREDIT: u32 = 1 << 6;
+    /// The same, since a receive was last looked for.
+    pub(crate) const CREDIT_ASKED: u32 = 1 << 7;
+
+    /// Driver: the link's carrier is not chosen, not connected, or has been shut down.
+    pub const CARRIER: u32 = 1 << 16;
+    /// Driver: bytes wait for room in the link.
+    pub const PENDING: u32 = 1 << 17;
+    /// Driver: bytes that have come are kept.
+    pub const PARTIAL: u32 = 1 << 18;
+    /// Driver: nothing is read for now, because a message waits for a receive.
+    pub const UNREAD: u32 = 1 << 19;
+    /// Driver: the peer is not known yet.
+    pub const STARTING: u32 = 1 << 20;
+    /// Driver: each frame is shown.
+    pub const TRACED: u32 = 1 << 21;
+    /// Driver: receives come from a shared queue.
+    pub const SHARED: u32 = 1 << 22;
+    /// Driver: events wait behind the last pass.
+    pub const BEHIND: u32 = 1 << 23;
+
+    pub(crate) const NEW: Attention = Attention(Attention::CLOSED);
+
+    /// The states of these bits begin.
+    #[inline]
+    pub fn set(&mut self, bits: u32) {
+        self.0 |= bits;
+    }
+
+    /// The states of these bits end.
+    #[inline]
+    pub fn clear(&mut self, bits: u32) {
+        self.0 &= !bits;
+    }
+
+    /// The state of these bits is on, or not.
+    #[inline]
+    pub fn put(&mut self, bits: u32, on: bool) {
+        if on { self.set(bits) } else { self.clear(bits) }
+    }
+
+    /// Whether the state of one of these bits is on.
+    #[must_use]
+    #[inline]
+    pub fn has(self, bits: u32) -> bool {
+        self.0 & bits != 0
+    }
+
+    /// Whether nothing is unusual about the connection's own steps.
+    #[inline]
+    pub(crate) fn of_steps(self) -> Option<Quiet> {
+        (!self.has(Attention::OF_STEPS)).then_some(Quiet(()))
+    }
+
+    /// Whether nothing is unusual at all.
+    #[must_use]
+    #[inline]
+    pub fn quiet(self) -> Option<Quiet> {
+        (self.0 == 0).then_some(Quiet(()))
+    }
+}
+
+impl QueuePairKind {
+    /// Whether messages of this kind need more than the quick steps.
+    pub(crate) fn is_unusual(self) -> bool {
+        self != QueuePairKind::Rc
+    }
+}

@@ -1,0 +1,189 @@
+//! The quick steps of a link: what a thread posts is judged, copied and published at once, and what has come is
+//! placed, answered and completed, without a pass.
+//!
+//! One word says what is unusual ([`Attention`](crate::Attention)); [`Link::quiet`] asks for it, and the
+//! steps demand its answer. What turns out to be unusual on the way is left to a pass, in order.
+
+use transom_memory::Lane;
+use transom_process::{Records, Stop};
+use transom_wire::Time;
+
+use super::carrier::Carrier;
+use super::notifications::Notifications;
+use super::rings::RingOutlet;
+use super::shared_memory::SOME;
+use super::tcp::Outlet;
+use super::{Link, LinkDenials, Phase, State};
+use crate::driver::capture::tap::Tap;
+use crate::sys::{self, Host};
+use crate::{Attention, Cx, Effect, Effects, Quiet, Status};
+
+impl Link {
+    /// Whether nothing is unusual about the link, no thread waits here, and nothing is due yet.
+    #[inline]
+    pub(super) fn quiet(&self, state: &State, now: Time) -> Option<Quiet> {
+        let quiet = state.connection.is_quiet()?;
+        (now < state.housekeeping_at && !self.is_waited_for()).then_some(quiet)
+    }
+
+    /// A pass is over: what it has left behind that asks for another one.
+    pub(super) fn conclude(&self, state: &mut State) {
+        let chosen = matches!(state.carrier, Carrier::Tcp(_) | Carrier::SharedMemory(_));
+        let carrier = !chosen || state.phase != Phase::Open || state.gone;
+        let pending = state.is_pending();
+        let behind = state.connection.wire().has_output();
+        let attention = state.connection.attention();
+        attention.put(Attention::CARRIER, carrier);
+        attention.put(Attention::PENDING, pending);
+        attention.put(Attention::PARTIAL, !state.partial.is_empty());
+        attention.put(Attention::UNREAD, state.read_paused);
+        attention.put(Attention::STARTING, state.starting.is_some());
+        attention.put(Attention::SHARED, state.shares_receives);
+        attention.put(Attention::TRACED, Tap::is_wanted(self));
+        attention.put(Attention::BEHIND, behind);
+    }
+
+    /// Have `post` put requests or receives behind what is posted, and send what there is to send. `None`: that
+    /// is not for now, and nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
+    pub(crate) fn post_quick(
+        &self,
+        post: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
+    ) -> Option<(Result<(), Status>, bool)> {
+        let now = sys::recently();
+        if !self.watch.is_leased(now) {
+            return None;
+        }
+        let mut notifications = Notifications::default();
+        let (done, left) = self.lock.try_with(|state| {
+            let quiet = self.quiet(state, now)?;
+            let posted = post(state)?;
+            let sent = posted.is_err() || self.send_quick(quiet, state, now, &mut notifications);
+            Some((posted, !sent))
+        })?;
+        notifications.fire();
+        done.map(|(posted, more)| (posted, more || left))
+    }
+
+    /// Have `bind` execute a Bind, after which an open connection needs no pass. `None` and the
+    /// second value: as of [`Link::post_quick`].
+    pub(crate) fn bind_now(
+        &self,
+        bind: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
+    ) -> Option<(Result<(), Status>, bool)> {
+        // Only a pass reports to a tracer.
+        if self.shared.options.trace.is_some() {
+            return None;
+        }
+        let (done, left) = self.lock.try_with(|state| {
+            let open = state.connection.is_open() && state.connection.ended().is_none();
+            if open { bind(state) } else { None }
+        })?;
+        done.map(|done| (done, left))
+    }
+
+    /// The core's tools in a quick step: no shared receives, and no tracer.
+    #[inline]
+    pub(super) fn quick_cx<'a>(
+        &'a self,
+        now: Time,
+        lane: &'a mut Lane,
+        effects: &'a mut Effects,
+        denials: &'a LinkDenials<'_>,
+    ) -> Cx<'a> {
+        let memory = &self.shared.memory;
+        Cx { now, memory, lane, host: &Host, denials, shared: None, effects, trace: None }
+    }
+
+    /// Send what was posted. `false`: a pass must follow. A call: compiled into each way to post, it would leave
+    /// that way no registers.
+    #[inline(never)]
+    fn send_quick(
+        &self,
+        _: Quiet,
+        state: &mut State,
+        now: Time,
+        notifications: &mut Notifications,
+    ) -> bool {
+        let budget = self.shared.pass_budget();
+        let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
+        let (memory, denials) = (&self.shared.memory, LinkDenials(self));
+        match carrier {
+            Carrier::SharedMemory(rings) => {
+                let Some(bell) = self.bell.get() else { return false };
+                let lane = lane.get_or_insert_with(|| memory.lane());
+                let mut cx = self.quick_cx(now, lane, effects, &denials);
+                let lenders = Some((&self.shared.regions, bell));
+                let mut outlet = RingOutlet::new(rings, (&mut out.bytes, written), lenders, budget);
+                connection.transmit(&mut cx, &mut outlet);
+                outlet.flush();
+                rings.wake(bell);
+            }
+            Carrier::Tcp(tcp) => {
+                // The lane is the thread's: a close of memory looks at all lanes, and such links are many.
+                let mut worker = self.shared.workers.take();
+                let (lane, _) = worker.tools(memory);
+                let mut cx = self.quick_cx(now, lane, effects, &denials);
+                let mut outlet = Outlet::new(self, (out, written), tcp, budget);
+                connection.transmit(&mut cx, &mut outlet);
+                outlet.write();
+            }
+            Carrier::Upgrading(..) => return false,
+        }
+        self.is_done(state, notifications)
+    }
+
+    /// Take the records that have come, as far as they need no more. `false`: a pass must follow.
+    pub(super) fn receive_quick(
+        &self,
+        state: &mut State,
+        now: Time,
+        notifications: &mut Notifications,
+    ) -> bool {
+        let Some(_) = self.quiet(state, now) else { return false };
+        let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
+        let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
+            return false;
+        };
+        let lane = lane.get_or_insert_with(|| self.shared.memory.lane());
+        let denials = LinkDenials(self);
+        let mut cx = self.quick_cx(now, lane, effects, &denials);
+        let mut records = Records::new(&mut rings.duplex, SOME);
+        let (_, silent) = connection.receive_frames(&mut cx, &mut records);
+        let (cost, stop) = records.end();
+        if let Stop::Broken(violation) = stop {
+            connection.broken(&mut cx, violation.text());
+        }
+        if !silent && connection.wants_write() {
+            let lenders = Some((&self.shared.regions, bell));
+            let budget = self.shared.pass_budget();
+            let mut outlet = RingOutlet::new(rings, (&mut out.bytes, written), lenders, budget);
+            connection.transmit(&mut cx, &mut outlet);
+            outlet.flush();
+        }
+        rings.acknowledge(connection, bell, now);
+        // Nothing to read: the other side may have ended.
+        self.is_done(state, notifications) && stop != Stop::Left && cost > 0
+    }
+
+    /// The end of a quick step: pass on what has completed. Whether nothing is left for a pass.
+    #[inline]
+    pub(super) fn is_done(&self, state: &mut State, notifications: &mut Notifications) -> bool {
+        let completions = |effect: &Effect| matches!(effect, Effect::Complete(..));
+        let waits = !state.out.bytes.is_empty();
+        if waits {
+            state.connection.attention().set(Attention::PENDING);
+        }
+        let all =
+            state.effects.list.iter().all(completions) && state.connection.is_quiet().is_some();
+        if all {
+            // A change of the queue pair's state ends the connection, which is not quiet then: there is
+            // nothing to report.
+            self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
+            state.idle_until = Some(state.housekeeping_at);
+        } else {
+            state.connection.attention().set(Attention::BEHIND);
+            state.report();
+        }
+        all
+    }
+}
