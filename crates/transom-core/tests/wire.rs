@@ -45,7 +45,10 @@ impl Wire for Script {
     fn decode<'b>(&mut self, _: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         match bytes {
             [] => Ok(Decoded::NOTHING),
-            _ => Ok(Decoded::of(1, self.decoded.take())),
+            _ => {
+                let news = !self.polled.lock().unwrap().is_empty();
+                Ok(Decoded { news, ..Decoded::of(1, self.decoded.take()) })
+            }
         }
     }
     fn executed(&mut self, _: Time) {}
@@ -249,8 +252,8 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
     }
 }
 
-/// ND2 4.2 rule 5, for wires that report verdicts by `poll_event` alone: what was known before a
-/// message comes before its receive.
+/// ND2 4.2 rule 5, for wires that report verdicts by `poll_event`: what was known before a message comes
+/// before its receive.
 #[test]
 fn what_a_wire_knows_comes_before_what_it_decodes() {
     let shared = Arc::new(Mutex::new(VecDeque::new()));

@@ -135,16 +135,17 @@ pub trait Wire: Send {
     /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
     fn next_frame(&mut self, now: Time) -> Option<Frame>;
 
-    /// Whether nothing has to go before a Write of one frame: [`whole`](Wire::whole) or
-    /// [`append_whole`](Wire::append_whole) begins one, if it fits a frame. Asked before many bytes are copied.
+    /// Whether nothing has to go before a message of one frame: [`whole`](Wire::whole) or
+    /// [`append_whole`](Wire::append_whole) begins a Write or a Send that the peer has a receive for, if it
+    /// fits a frame. Asked before many bytes are copied.
     fn is_free(&mut self, now: Time) -> bool {
         let _ = now;
         false
     }
 
-    /// The same two for a Write of one frame with nothing in its way: start it, and give the whole
-    /// header of that frame, for a link that puts the payload in its place. `None`: nothing has
-    /// happened, and it is to be begun as any other.
+    /// Start a Write or Send of one frame with nothing in its way, and give the whole header of that frame, for
+    /// a link that puts the payload in its place. `None`: nothing has happened, and it is to be
+    /// [begun](Wire::begin) as any other.
     fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
         let _ = (now, id, message);
         None

@@ -512,9 +512,15 @@ impl Connection {
     #[inline]
     pub fn is_quiet(&self) -> Option<Quiet> {
         let quiet = self.attention.quiet()?;
-        let execution = self.execution.as_ref()?;
-        let known = self.told_receives == Some(execution.receives_posted);
-        (execution.is_all_gone() && known).then_some(quiet)
+        let gone = self.execution.as_ref()?.is_all_gone();
+        (gone && self.knows_receives()).then_some(quiet)
+    }
+
+    /// Whether the wire knows of every receive.
+    #[inline]
+    fn knows_receives(&self) -> bool {
+        let execution = self.execution.as_ref();
+        execution.is_some_and(|execution| self.told_receives == Some(execution.receives_posted))
     }
 
     /// Whether nothing is unusual about the connection's own steps, and no tracer wants to see each of them.

@@ -10,7 +10,7 @@ use transom_wire::{
 };
 
 use super::ending::refusal_event;
-use super::{Attention, Connection, ConnectionConfig, Phase};
+use super::{Attention, Connection, ConnectionConfig, Phase, Quiet};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::{DeadWindow, PeerGone};
 use crate::output::{Direct, Output};
@@ -57,6 +57,19 @@ impl Connection {
             }
         }
         self.transmit_frames(cx, out);
+    }
+
+    /// Write what was posted to a connection that was quiet before: nothing else is to be written.
+    #[inline]
+    pub fn transmit_posted<O: Output>(&mut self, quiet: Quiet, cx: &mut Cx<'_>, out: &mut O) {
+        let known = self.knows_receives();
+        if !known {
+            self.announce(cx);
+        }
+        self.start_run(quiet, cx, out);
+        if !known || !self.execution.as_ref().is_some_and(Execution::is_all_gone) {
+            self.transmit_frames(cx, out);
+        }
     }
 
     /// Start what may start, and write the wire's frames, one by one.

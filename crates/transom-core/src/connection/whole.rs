@@ -1,11 +1,10 @@
-//! Writes of one frame: judged, copied and on their way in one go, where the ordinary way
-//! (`outbound.rs`) starts a message, asks the wire for its frames, and copies each of them. They are
-//! received in one go, too, where the ordinary way (`inbound.rs`) decodes any frame into an event.
+//! Writes and Sends of one frame: judged, copied and on their way in one go, where longer messages, and those
+//! of other kinds, begin and then leave frame by frame (`outbound.rs`).
 //!
 //! Those of a few bytes go by way of the stack, and such as follow each other share a guard
 //! ([`Memory::pass`](transom_memory::Memory::pass)). Its fence waits until what was stored before has
-//! reached its cache line, which the other processor has: longer than all the rest of such a Write takes.
-//! A longer one is copied once, under a guard of its own, to or from where the link has its bytes.
+//! reached its cache line, which the other processor has: longer than all the rest of such a message takes.
+//! A longer one is copied once, under a guard of its own, from where its bytes lie to where the link has them.
 
 use transom_memory::{Pass, Purpose};
 use transom_wire::{Message, MessageId, Time};
@@ -16,11 +15,11 @@ use crate::output::{Direct, Output};
 use crate::queue::{Progress, Slot};
 use crate::{Cx, Execution, Flags, HostMemory, Operation, Sge, Status};
 
-/// The most bytes of such a Write that are copied by way of the stack, under a guard that others share.
+/// The most bytes of such a message that are copied by way of the stack, under a guard that others share.
 pub const SMALL: usize = 32;
-/// The most bytes of such a Write, whatever the link takes: those of one guard.
+/// The most bytes of such a message, whatever the link takes: those of one guard.
 pub const WHOLE: usize = LARGEST_COPY;
-/// The most inline data of such a Write.
+/// The most inline data of such a message.
 pub const LARGEST_INLINE: usize = 512;
 
 /// The circumstances of a judgement: a guard, the program's memory, the moment.
@@ -80,14 +79,16 @@ impl Connection {
         O: Output + ?Sized,
     {
         let Some(execution) = self.execution.as_mut() else { return Next::No };
-        let Some((slot, id, message)) = next_write(execution) else { return Next::No };
-        let length = slot.length as usize; // of a Write, which has fewer than 2^32
+        let Some((slot, id, message)) = next_message(execution) else { return Next::No };
+        let length = slot.length as usize; // of a message, which has fewer than 2^32
         if !out.takes(length) {
             return Next::No;
         }
         let mut room = [0; SMALL];
         let Some(bytes) = room.get_mut(..length) else { return Next::Larger };
-        if let Some(from) = slot.only() {
+        if length == 0 {
+            // No bytes: no entry of the list is looked at (ND2 5.3).
+        } else if let Some(from) = slot.only() {
             let accessor =
                 Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
             if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {
@@ -111,7 +112,7 @@ impl Connection {
         O: Output + ?Sized,
     {
         let Some(execution) = self.execution.as_mut() else { return Next::No };
-        let Some((slot, id, message)) = next_write(execution) else { return Next::No };
+        let Some((slot, id, message)) = next_message(execution) else { return Next::No };
         let now = cx.now;
         if !self.wire.is_free(now) {
             return Next::No;
@@ -144,18 +145,26 @@ impl Connection {
     }
 }
 
-/// The next request and its message, if it is a Write that nothing holds up, without immediate data.
+/// The next request and its message, if nothing holds it up and it is a Write or a Send, without immediate
+/// data.
 #[inline(always)]
-fn next_write(execution: &Execution) -> Option<(&Slot, MessageId, Message)> {
+fn next_message(execution: &Execution) -> Option<(&Slot, MessageId, Message)> {
     let slot = execution.startable()?;
-    let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
-    let Operation::Write { token, address } = slot.operation else { return None };
-    if fenced || slot.length == 0 {
+    if slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0 {
         return None;
     }
     let length = u32::try_from(slot.length).ok()?;
-    let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
-    let message = Message::Write { token, address, length, verdict, immediate: None };
+    let solicited = slot.flags.contains(Flags::SOLICIT);
+    let send = |invalidate| Message::Send { length, solicited, invalidate, immediate: None };
+    let message = match slot.operation {
+        Operation::Write { token, address } if length > 0 => {
+            let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
+            Message::Write { token, address, length, verdict, immediate: None }
+        }
+        Operation::Send => send(None),
+        Operation::SendWithInvalidate { token } => send(Some(token)),
+        _ => return None,
+    };
     Some((slot, MessageId(execution.next_message), message))
 }
 

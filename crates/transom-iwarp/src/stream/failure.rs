@@ -256,11 +256,9 @@ impl Stream {
         let class = known
             .map(|(_, class)| class)
             .or((answer || layer == 0 && kind == 0).then_some(RefusalClass::Internal));
-        let failed = failed(blamed, id, operation, class, words);
-        let Some(through) = done else { return Some(failed) };
-        self.overtake(done);
-        self.pending.failed = Some(failed);
-        Some(Event::Done { through })
+        // What was right is known first.
+        self.pending.done = done.or(self.pending.done);
+        Some(failed(blamed, id, operation, class, words))
     }
 
     /// Messages are executed in order: those before the first that a plain peer may mean were

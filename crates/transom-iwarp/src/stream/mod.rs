@@ -310,7 +310,7 @@ impl Wire for Stream {
     }
 
     fn is_free(&mut self, now: Time) -> bool {
-        self.is_free_for_write(now)
+        self.is_free_for_whole(now)
     }
 
     fn append_whole(
@@ -321,7 +321,7 @@ impl Wire for Stream {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> bool {
-        self.append_write(now, id, message, payload, out)
+        self.append_message(now, id, message, payload, out)
     }
 
     fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {

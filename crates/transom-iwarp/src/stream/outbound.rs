@@ -9,9 +9,9 @@ use transom_wire::{Begin, Frame, Message, MessageId, Role, Time, Verdicts, Waiti
 
 use super::Stream;
 use super::frames::control;
-use crate::ddp::{self, Target};
+use crate::ddp::Target;
 use crate::faults::Fault;
-use crate::rdmap::{Opcode, ReadRequest, segment};
+use crate::rdmap::{Opcode, ReadRequest, SEND_QUEUE, segment};
 use crate::{Ready, fpdu};
 
 /// Settled messages that are remembered, so that a late Terminate can be mapped to one.
@@ -300,9 +300,9 @@ impl Stream {
         self.message_frame()
     }
 
-    /// Nothing but an acknowledgement has to go before a Write of one frame to a Transom.
+    /// Nothing but an acknowledgement has to go before a message of one frame to a Transom.
     #[inline]
-    pub(super) fn is_free_for_write(&mut self, now: Time) -> bool {
+    pub(super) fn is_free_for_whole(&mut self, now: Time) -> bool {
         let waits = self.outbound.is_busy()
             || !self.inbound.answers.is_empty()
             || self.last_words.is_some()
@@ -311,9 +311,9 @@ impl Stream {
         !waits && !plain && self.may_send(now)
     }
 
-    /// A Write of one frame to a Transom, which is begun and whose frame is appended, if nothing goes
+    /// A message of one frame to a Transom, which is begun and whose frame is appended, if nothing goes
     /// before it but an acknowledgement.
-    pub(super) fn append_write(
+    pub(super) fn append_message(
         &mut self,
         now: Time,
         id: MessageId,
@@ -321,21 +321,37 @@ impl Stream {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> bool {
-        let Message::Write { token, address, length, verdict, immediate: None } = *message else {
-            return false;
+        let number = self.outbound.send_number;
+        let (target, opcode, what, verdict) = match *message {
+            Message::Write { token, address, length, verdict, immediate: None } if length > 0 => {
+                let target = Target::Tagged { stag: token, offset: address };
+                (target, Opcode::Write, What::Write { token, address, length }, verdict)
+            }
+            Message::Send { solicited, invalidate, immediate: None, .. } => {
+                let ulp = invalidate.unwrap_or(0);
+                let target = Target::Untagged { ulp, queue: SEND_QUEUE, number, offset: 0 };
+                let opcode = Opcode::send(solicited, invalidate.is_some());
+                (target, opcode, What::Send { number }, false)
+            }
+            _ => return false,
         };
-        let fits = (1..=self.ulpdu - ddp::TAGGED).contains(&payload.len());
-        if !fits || !self.is_free_for_write(now) {
+        let sends = opcode != Opcode::Write;
+        let header = segment(opcode, true, target).header();
+        let fits = payload.len() <= self.ulpdu - header.as_ref().len();
+        if !fits || !self.is_free_for_whole(now) || sends && self.acks.credit() == 0 {
             return false;
+        }
+        if sends {
+            self.acks.pacer().spend();
+            self.outbound.send_number = number.wrapping_add(1);
         }
         let checksum = self.agreed.checksum;
         if self.acks.is_owed() {
             fpdu::append(out, &self.acks.take().header(), &[], checksum);
         }
-        let target = Target::Tagged { stag: token, offset: address };
-        fpdu::append(out, &segment(Opcode::Write, true, target).header(), payload, checksum);
+        fpdu::append(out, &header, payload, checksum);
         self.outbound.answered = false;
-        self.gone_out(id, What::Write { token, address, length }, verdict);
+        self.gone_out(id, what, verdict);
         true
     }
 

@@ -168,7 +168,7 @@ impl Channel {
         };
         // A record that breaks a rule is never acknowledged.
         self.inbound.taken += u64::from(counts);
-        Ok(self.with_news(HEADER + behind, event))
+        Ok(Decoded::of(HEADER + behind, event))
     }
 
     /// A Write that is one record, as most are: what passes here passes [`Channel::on_record`] with the same
@@ -198,15 +198,15 @@ impl Channel {
         self.inbound.held = Some(length);
         self.cut = false;
         let event = Event::Write { token, address, payload, last: true, immediate: None };
-        Some(self.with_news(HEADER + behind, Some(event)))
+        Some(self.with_news(Decoded::of(HEADER + behind, Some(event))))
     }
 
     /// What a record means, with what has become known by it.
     #[inline(always)]
-    fn with_news<'b>(&mut self, consumed: usize, event: Option<Event<'b>>) -> Decoded<'b> {
+    pub(super) fn with_news<'b>(&mut self, decoded: Decoded<'b>) -> Decoded<'b> {
         let pending = &mut self.pending;
         let (done, news) = (pending.done.take(), pending.resume || pending.credit_wanted);
-        Decoded { consumed, done, news, event }
+        Decoded { done, news, ..decoded }
     }
 
     #[inline(always)]

@@ -93,11 +93,11 @@ impl Wire for Channel {
             return Ok(decoded);
         }
         if self.handshake.phase() == Phase::Closing {
-            return Ok(Decoded::of(bytes.len(), None));
+            return Ok(self.with_news(Decoded::of(bytes.len(), None)));
         }
-        let decoded = self.on_record(now, bytes);
-        self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
-        decoded
+        let decoded = self.on_record(now, bytes)?;
+        self.cut = decoded.consumed == 0 && !bytes.is_empty();
+        Ok(self.with_news(decoded))
     }
 
     fn executed(&mut self, now: Time) {
@@ -148,11 +148,11 @@ impl Wire for Channel {
     }
 
     fn is_free(&mut self, _: Time) -> bool {
-        self.is_free_for_write()
+        Channel::is_free(self)
     }
 
     fn whole(&mut self, _: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
-        self.whole_write(id, message)
+        self.whole_message(id, message)
     }
 
     fn seal(&mut self, _frame: &Frame, _out: &mut Vec<u8>, _start: usize) {}

@@ -120,6 +120,13 @@ fn frame(header: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
     Frame { header: room, header_length, payload, length, sealed: false, last }
 }
 
+/// The flags and the address of a Send.
+fn send_fields(solicited: bool, invalidate: Option<u32>) -> (u8, u64) {
+    let flags = if solicited { record::SOLICITED } else { 0 }
+        | if invalidate.is_some() { record::INVALIDATE } else { 0 };
+    (flags, u64::from(invalidate.unwrap_or(0)))
+}
+
 impl Channel {
     pub(super) fn begin_message(&mut self, id: MessageId, message: &Message) -> Begin {
         if !self.handshake.is_open() || self.outbound.current.is_some() {
@@ -156,31 +163,44 @@ impl Channel {
         }
     }
 
-    /// A Write that fits a slot, if nothing goes before it: begun, and sent.
-    /// Nothing has to go before a Write of one record.
+    /// Nothing has to go before a message of one record.
     #[inline]
-    pub(super) fn is_free_for_write(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         let waits = self.outbound.current.is_some()
             || self.outbound.has_words()
             || !self.inbound.answers.is_empty();
         !waits && self.handshake.is_open()
     }
 
-    pub(super) fn whole_write(&mut self, id: MessageId, message: &Message) -> Option<[u8; HEADER]> {
-        let Message::Write { token, address, length, immediate: None, .. } = *message else {
-            return None;
+    /// A message of one record, if nothing goes before it: begun, and sent.
+    pub(super) fn whole_message(
+        &mut self,
+        id: MessageId,
+        message: &Message,
+    ) -> Option<[u8; HEADER]> {
+        let (header, spends) = match *message {
+            Message::Write { token, address, length, immediate: None, .. } => {
+                (Header { token, address, length, ..Header::new(Kind::Write) }, false)
+            }
+            Message::Send { length, solicited, invalidate, immediate: None } => {
+                let (flags, address) = send_fields(solicited, invalidate);
+                (Header { flags, address, length, ..Header::new(Kind::Send) }, true)
+            }
+            _ => return None,
         };
-        if !self.is_free_for_write() || length as usize > LARGEST_PAYLOAD {
+        let fits = header.length as usize <= LARGEST_PAYLOAD;
+        if !self.is_free() || !fits || spends && self.ledger.credit() == 0 {
             return None;
         }
-        let flags = record::LAST;
-        let ack = self.ack_word();
-        let header = Header { flags, token, address, length, ack, ..Header::new(Kind::Write) };
+        if spends {
+            self.ledger.spend();
+        }
+        let (flags, ack) = (header.flags | record::LAST, self.ack_word());
         let first = self.outbound.records;
         self.outbound.records += 1;
         self.outbound.answered = false;
         self.outbound.sent.push_back(Sent { id, first, end: first + 1 });
-        Some(record::to_bytes(header.words()))
+        Some(record::to_bytes(Header { flags, ack, ..header }.words()))
     }
 
     pub(super) fn choose_frame(&mut self) -> Option<Frame> {
@@ -310,10 +330,8 @@ impl Channel {
                 (Header { flags, token, address, length: now, ..Header::new(Kind::Write) }, now)
             }
             Message::Send { solicited, invalidate, .. } => {
-                let flags = flags
-                    | if solicited { record::SOLICITED } else { 0 }
-                    | if invalidate.is_some() { record::INVALIDATE } else { 0 };
-                let address = u64::from(invalidate.unwrap_or(0));
+                let (of_send, address) = send_fields(solicited, invalidate);
+                let flags = flags | of_send;
                 (Header { flags, address, length: now, ..Header::new(Kind::Send) }, now)
             }
         };

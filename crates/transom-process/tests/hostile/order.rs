@@ -131,3 +131,35 @@ fn a_small_write_is_a_record_like_any_other() {
     side.beside(2);
     assert_eq!(side.taken(), [Got::Done(5)]);
 }
+
+/// A Send of one record uses a receive of the peer's, and is left to its turn where there is none.
+#[test]
+fn a_small_send_needs_a_receive() {
+    let mut side = open();
+    let Message::Send { length, .. } = SEND else { panic!("a Send") };
+    let [solicited, invalidate] =
+        [(true, None), (false, Some(9))].map(|(solicited, invalidate)| Message::Send {
+            length,
+            solicited,
+            invalidate,
+            immediate: None,
+        });
+    assert_eq!(side.wire.whole(side.now, MessageId(0), &SEND), None);
+    side.beside(3 << 32);
+    side.taken();
+    let plain = Header { flags: LAST, length, ..Header::new(Kind::Send) };
+    for (number, (message, expected)) in [
+        (SEND, plain),
+        (solicited, Header { flags: LAST | record::SOLICITED, ..plain }),
+        (invalidate, Header { flags: LAST | record::INVALIDATE, address: 9, ..plain }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let header = side.wire.whole(side.now, MessageId(number as u64), &message).unwrap();
+        let header = Header::from_words(record::words_of(&header)).unwrap();
+        assert_eq!(Header { ack: 0, ..header }, expected);
+    }
+    assert_eq!(side.wire.credit(), Some(0));
+    assert_eq!(side.wire.whole(side.now, MessageId(3), &SEND), None, "three were granted");
+}

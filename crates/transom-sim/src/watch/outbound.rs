@@ -199,16 +199,16 @@ impl Watch {
         });
     }
 
-    /// A whole Write is read before it begins, and leaves with its one frame as soon as it has begun.
+    /// A message of one frame is read before it begins, and leaves with its one frame as soon as it has begun.
     pub fn begun_whole(&mut self, id: MessageId, wire: &Wire) {
         self.with(|watch, end, stream| {
             if stream.frame.is_none() {
-                // Inline bytes are in the request already: no memory is read for them.
+                // Inline bytes are in the request already, or there are none: no memory is read for them.
                 watch.start_local(stream);
-                stream.frame = watch.ahead(stream).filter(|filling| !filling.bytes.is_empty());
+                stream.frame = watch.ahead(stream).filter(|filling| filling.runs.is_empty());
             }
             let Some(mut filling) = stream.frame.take().filter(|filling| filling.ahead) else {
-                return watch.fail("a whole Write leaves, and nothing was read for it");
+                return watch.fail("a message leaves at once, and nothing was read for it");
             };
             let Some(mut pair) = stream.pair.and_then(|key| watch.pairs.remove(&key)) else {
                 return watch.fail("a message without a queue pair");
@@ -233,12 +233,15 @@ impl Watch {
         });
     }
 
-    /// The ranges that may be read for the next request, if it is a Write.
+    /// The ranges that may be read for the next request, if it is a Write or a Send.
     fn ahead(&self, stream: &Stream) -> Option<Filling> {
         let pair = self.pairs.get(&stream.pair?)?;
         let request = pair.requests.get(pair.next)?;
         let under_way = stream.messages.last().is_some_and(|m| !m.sent);
-        let writes = matches!(request.operation, Operation::Write { .. });
+        let writes = matches!(
+            request.operation,
+            Operation::Write { .. } | Operation::Send | Operation::SendWithInvalidate { .. }
+        );
         if pair.failed || under_way || !writes {
             return None;
         }

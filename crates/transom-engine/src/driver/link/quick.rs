@@ -99,7 +99,7 @@ impl Link {
     #[inline(never)]
     fn send_quick(
         &self,
-        _: Quiet,
+        quiet: Quiet,
         state: &mut State,
         now: Time,
         notifications: &mut Notifications,
@@ -114,7 +114,7 @@ impl Link {
                 let mut cx = self.quick_cx(now, lane, effects, &denials);
                 let lenders = Some((&self.shared.regions, bell));
                 let mut outlet = RingOutlet::new(rings, (&mut out.bytes, written), lenders, budget);
-                connection.transmit(&mut cx, &mut outlet);
+                connection.transmit_posted(quiet, &mut cx, &mut outlet);
                 outlet.flush();
                 rings.wake(bell);
             }
@@ -124,7 +124,7 @@ impl Link {
                 let (lane, _) = worker.tools(memory);
                 let mut cx = self.quick_cx(now, lane, effects, &denials);
                 let mut outlet = Outlet::new(self, (out, written), tcp, budget);
-                connection.transmit(&mut cx, &mut outlet);
+                connection.transmit_posted(quiet, &mut cx, &mut outlet);
                 outlet.write();
             }
             Carrier::Upgrading(..) => return false,
