@@ -15,19 +15,26 @@ extern void __libc_free(void *block);
 #define FILL 0xA5
 static bool keeping;
 static void *kept[4096];
-static int kept_count;
+/* Blocks that are kept, and threads that are keeping one: those of the library free at any time. */
+static int kept_count, at_it;
 void free(void *block) {
-    if (!block || !__atomic_load_n(&keeping, __ATOMIC_SEQ_CST)) {
-        __libc_free(block);
-        return;
+    __atomic_fetch_add(&at_it, 1, __ATOMIC_SEQ_CST);
+    bool keeps = block && __atomic_load_n(&keeping, __ATOMIC_SEQ_CST);
+    if (keeps) {
+        memset(block, FILL, malloc_usable_size(block));
+        int at = __atomic_fetch_add(&kept_count, 1, __ATOMIC_SEQ_CST);
+        if (at < 4096)
+            kept[at] = block;
     }
-    memset(block, FILL, malloc_usable_size(block));
-    int at = __atomic_fetch_add(&kept_count, 1, __ATOMIC_SEQ_CST);
-    if (at < 4096)
-        kept[at] = block;
+    __atomic_fetch_sub(&at_it, 1, __ATOMIC_SEQ_CST);
+    if (!keeps)
+        __libc_free(block);
 }
-/* Whether nothing has written to what was freed. */
+/* Keep no more; whether nothing has written to what was freed. */
 static bool untouched(void) {
+    __atomic_store_n(&keeping, false, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&at_it, __ATOMIC_SEQ_CST))
+        sched_yield();
     bool same = true;
     int count = kept_count < 4096 ? kept_count : 4096;
     for (int i = 0; i < count; i++) {
@@ -101,7 +108,6 @@ static long once(const struct pair *p, long point) {
     p->settle();
     while (!destroyed())
         sched_yield();
-    __atomic_store_n(&keeping, false, __ATOMIC_SEQ_CST);
     CHECK(p->rule, untouched(), "%s: freed memory is written to, at %ld", p->name, at);
     p->clear();
     return steps;
