@@ -587,9 +587,11 @@ impl Listener {
         }
     }
 
-    /// A request in the backlog is gone with its peer.
-    pub fn gone(&mut self, link: u64) {
+    /// A request in the backlog is gone with its peer. Whether there was one.
+    pub fn gone(&mut self, link: u64) -> bool {
+        let before = self.backlog.len();
         self.backlog.retain(|incoming| incoming.link != link);
+        self.backlog.len() < before
     }
 
     /// GetConnectionRequest with `connector`, which the driver calls `name`. `Some`: a request was

@@ -40,6 +40,36 @@ pub const METRICS: &[Metric] = &[
     }),
     counter("transom_slowed", "Connections that were not let in because of guesses.", |c| c.slowed),
     counter(
+        "transom_refused_half_open",
+        "Connects that were refused because too many were half-way through start-up.",
+        |c| c.refused_half_open,
+    ),
+    counter(
+        "transom_refused_backlog",
+        "Connects that were refused because the listener's backlog was full.",
+        |c| c.refused_backlog,
+    ),
+    counter(
+        "transom_refused_closed",
+        "Connects that were refused because their listener was closed.",
+        |c| c.refused_closed,
+    ),
+    counter(
+        "transom_refused_resources",
+        "Connects that were refused because the system had no descriptor or no memory.",
+        |c| c.refused_resources,
+    ),
+    counter(
+        "transom_refused_unfinished",
+        "Connects that were refused because start-up was not finished in time, or was none.",
+        |c| c.refused_unfinished,
+    ),
+    counter(
+        "transom_refused_by_program",
+        "Connects that the program rejected, or whose request it dropped.",
+        |c| c.refused_by_program,
+    ),
+    counter(
         "transom_unasked",
         "Refusals whose peer was told less than it might have been, to spare the system.",
         |c| c.unasked,

@@ -119,6 +119,25 @@ pub struct Counters {
     pub guesses: u64,
     /// Connections that were not let in because of such guesses.
     pub slowed: u64,
+    /// Connects of peers that were refused because too many were half-way through start-up, in all or from
+    /// one address.
+    #[serde(default)]
+    pub refused_half_open: u64,
+    /// Because as many requests waited for the program as its backlog takes.
+    #[serde(default)]
+    pub refused_backlog: u64,
+    /// Because the listener was closed before a program took the request.
+    #[serde(default)]
+    pub refused_closed: u64,
+    /// Because the system had no descriptor or no memory.
+    #[serde(default)]
+    pub refused_resources: u64,
+    /// Because the peer did not finish start-up in time, or its bytes were none of start-up.
+    #[serde(default)]
+    pub refused_unfinished: u64,
+    /// Because the program rejected or dropped the request.
+    #[serde(default)]
+    pub refused_by_program: u64,
     /// Refusals whose peer learned less, because asking the kernel for its user would have cost too
     /// much.
     pub unasked: u64,

@@ -265,6 +265,12 @@ impl<V: Offerer> PendingOffers<V> {
         self.waiting.is_empty()
     }
 
+    /// Whether one more may wait without another that makes room for it.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < Self::PLACES
+    }
+
     /// Drop the offers that have waited too long.
     pub fn tidy(&mut self, now: Time) {
         self.waiting.retain(|offer| now < offer.since.after(Self::PATIENCE));
@@ -275,7 +281,7 @@ impl<V: Offerer> PendingOffers<V> {
         if !offerer.who().may_share(self.others) {
             return;
         }
-        if self.waiting.len() >= Self::PLACES {
+        if !self.has_room() {
             self.waiting.remove(0);
         }
         self.waiting.push(PendingOffer { offerer, offered: None, since: now });

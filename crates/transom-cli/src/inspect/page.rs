@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use transom_inspect::{
-    Adapter, Answer, Closed, Connection, Process, Queue, Record, Refusal, Region, TimeOut, Uses,
-    Window,
+    Adapter, Answer, Closed, Connection, Counters, Process, Queue, Record, Refusal, Region,
+    TimeOut, Uses, Window,
 };
 
 use transom_command::show;
@@ -133,6 +133,7 @@ fn adapter(one: &Adapter) -> String {
             counters.shared_connections
         ),
     );
+    line(&mut text, &refused_connects(counters));
     line(
         &mut text,
         &format!(
@@ -145,6 +146,24 @@ fn adapter(one: &Adapter) -> String {
         ),
     );
     text
+}
+
+/// How many connects of peers were refused, and for which reasons.
+fn refused_connects(counters: &Counters) -> String {
+    let reasons = [
+        (counters.refused_half_open, "too many were half-way through start-up"),
+        (counters.refused_backlog, "the backlog was full"),
+        (counters.refused_closed, "the listener was closed"),
+        (counters.refused_resources, "no descriptor or no memory"),
+        (counters.refused_unfinished, "start-up not finished in time, or none"),
+        (counters.refused_by_program, "by the program"),
+        (counters.slowed, "guesses"),
+    ];
+    let all: u64 = reasons.iter().map(|(count, _)| count).sum();
+    let given = reasons.iter().filter(|(count, _)| *count > 0);
+    let given: Vec<String> = given.map(|(count, why)| format!("{count}: {why}")).collect();
+    let why = if given.is_empty() { String::new() } else { format!(" ({})", given.join("; ")) };
+    format!("  connects of peers refused {all}{why}")
 }
 
 fn connection(one: &Connection) -> String {

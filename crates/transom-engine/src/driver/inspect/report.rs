@@ -12,6 +12,7 @@ use transom_memory::{Denial, Listed, NamedState, Purpose, Rights, Scope};
 use transom_wire::Time;
 
 use super::Inspected;
+use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::link::Link;
 use crate::driver::schedule::shared::Shared;
 use crate::{ConnectionOverview, DenialCause, DenialRecord, TIME_OUTS, sys};
@@ -97,6 +98,12 @@ fn counters(shared: &Shared) -> Counters {
         refusals_forgotten,
         guesses,
         slowed,
+        refused_half_open: shared.refused_connects.of(ConnectRefusal::HalfOpen),
+        refused_backlog: shared.refused_connects.of(ConnectRefusal::Backlog),
+        refused_closed: shared.refused_connects.of(ConnectRefusal::Closed),
+        refused_resources: shared.refused_connects.of(ConnectRefusal::Resources),
+        refused_unfinished: shared.refused_connects.of(ConnectRefusal::Unfinished),
+        refused_by_program: shared.refused_connects.of(ConnectRefusal::ByProgram),
         unasked: shared.query_budget.unasked(),
         connections: links.len() as u64,
         shared_connections: shared.sharing.taken() as u64,

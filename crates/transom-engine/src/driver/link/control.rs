@@ -7,8 +7,9 @@ use super::notifications::{Notifications, Sink};
 use super::pass::Pass;
 use super::work::Work;
 use super::{Link, Phase, State};
+use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::schedule::shared::Shared;
-use crate::{Cx, EndReason, Limits, QueuePairEvent, Status, sys};
+use crate::{Cx, EndReason, Limits, LinkWish, QueuePairEvent, Status, sys};
 
 impl Link {
     /// A control call: takes the lock for real, and is finished, notices written, when it returns.
@@ -117,10 +118,14 @@ impl Link {
         self.catch_up();
     }
 
-    /// Refuse the request that came over this link: no program will take it.
-    pub(crate) fn turn_away(&self) {
+    /// Refuse the request that came over this link, or has yet to come: no program will take it.
+    pub(crate) fn turn_away(&self, why: ConnectRefusal) {
         let mut notifications = Notifications::default();
         let _ = self.control(&mut notifications, |state, cx| {
+            let turned_away = state.connection.link_wish() != LinkWish::Keep;
+            if state.connection.ended().is_none() && !turned_away {
+                self.shared.refused_connects.count(why);
+            }
             if state.connection.reject(cx, &[]).is_err() {
                 state.connection.give_up(cx);
             }

@@ -18,6 +18,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use transom_process::Channel;
 use transom_process::upgrade::{
@@ -33,6 +34,9 @@ use crate::driver::config::path::{Path, PathReason, Place};
 use crate::sys::{self, Fd, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
+/// How long the Request of a proven peer may take. The end of its process is seen, so that nothing is waited for
+/// but its turn on a busy machine.
+const REQUEST_WITHIN: Duration = Duration::from_secs(60);
 /// Offers that are accepted in one go: as many as the system keeps.
 const MOST_ACCEPTED: usize = 1024;
 
@@ -103,15 +107,20 @@ impl UpgradeListener {
     /// not take the places of those that may.
     pub(crate) fn accept_offers(&self) {
         if let Some(open) = &mut *self.lock() {
-            open.accept();
+            open.accept(false);
         }
     }
 
-    /// The memory that was offered under this nonce.
+    /// The memory that was offered under this nonce. Peers ask in the order of their offers, so that those that
+    /// wait longest are claimed next, and make room for others only where the offer is not among them.
     fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
         let mut open = self.lock();
         let open = open.as_mut()?;
-        open.accept();
+        open.accept(false);
+        if let Some(found) = open.pending.claim(nonce) {
+            return Some(found);
+        }
+        open.accept(true);
         open.pending.claim(nonce)
     }
 
@@ -122,11 +131,15 @@ impl UpgradeListener {
 }
 
 impl Open {
-    fn accept(&mut self) {
+    /// `all`: also where older ones have to make room.
+    fn accept(&mut self, all: bool) {
         let now = sys::recently();
         self.pending.tidy(now);
         // Bounded: offers that arrive meanwhile are for the next call.
         for _ in 0..MOST_ACCEPTED {
+            if !all && !self.pending.has_room() {
+                break;
+            }
             let Ok(local) = self.socket.accept() else { break };
             self.pending.add(local, now);
         }
@@ -259,6 +272,9 @@ impl Link {
             Some((region, local)) => match places.0.take(places.1) {
                 Some(place) => {
                     kill_point("claimed, not answered");
+                    // The peer is known: a process of this host, whose place among those that share
+                    // memory is limited.
+                    state.starting = None;
                     self.switch_to_shared_memory(
                         state,
                         cx,
@@ -269,6 +285,10 @@ impl Link {
                     Answer::Yes
                 }
                 None => {
+                    // A process of our own user's is known, also without memory to share.
+                    if local.who() == PeerUser::SameUser {
+                        state.starting = None;
+                    }
                     state.reason = PathReason::Full;
                     Answer::Full
                 }
@@ -290,7 +310,9 @@ impl Link {
         role: Role,
         request: Option<(ReadLimits, &[u8])>,
     ) {
-        let config = Config { read_caps: self.shared.options.reads, ..Config::new(role) };
+        let handshake_timeout = REQUEST_WITHIN;
+        let config =
+            Config { read_caps: self.shared.options.reads, handshake_timeout, ..Config::new(role) };
         let wire = Box::new(Channel::new(config, cx.now));
         let changed = state.connection.change_wire(cx, wire, request);
         let added = self.home(state).add(local.fd(), self.key);

@@ -10,6 +10,7 @@ use transom_wire::{ReadLimits, Role};
 use super::qp::{Front, Qp};
 use crate::driver::config::options::Explain;
 use crate::driver::config::path::PathReason;
+use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::link::silence::Silence;
@@ -18,7 +19,7 @@ use crate::driver::link::work::Work;
 use crate::driver::link::{Link, State};
 use crate::driver::schedule::shared::Shared;
 use crate::sys::{self, ReservedPort};
-use crate::tables::ConnectorCall;
+use crate::tables::{ConnectorCall, ConnectorState};
 use crate::{
     Connection, ConnectionConfig, ConnectionEvent, Cx, Effect, Effects, End, EndReason, Offer,
     Status,
@@ -277,7 +278,7 @@ impl Connector {
             drop(worker);
             self.carry_out(&mut effects, &mut notifications);
         }
-        let over = inner.machine.state() == crate::tables::ConnectorState::Disconnected;
+        let over = inner.machine.state() == ConnectorState::Disconnected;
         let qp = if over { inner.qp.upgrade() } else { None };
         drop(inner);
         if let Some(qp) = qp {
@@ -363,7 +364,12 @@ impl Connector {
 
     pub(crate) fn reject(self: &Arc<Connector>, private: &[u8]) -> Outcome<()> {
         self.call(|machine, cx, state, _| {
-            machine.reject(cx, state.map(|s| &mut s.connection), private)
+            let asked = machine.state() == ConnectorState::Requested;
+            machine.reject(cx, state.map(|s| &mut s.connection), private)?;
+            if asked {
+                self.shared.refused_connects.count(ConnectRefusal::ByProgram);
+            }
+            Ok(())
         })
     }
 
@@ -400,6 +406,9 @@ impl Connector {
     /// The last handle is gone.
     pub(crate) fn release(self: &Arc<Connector>) {
         self.call(|machine, cx, state, _| {
+            if machine.state() == ConnectorState::Requested && state.is_some() {
+                self.shared.refused_connects.count(ConnectRefusal::ByProgram);
+            }
             machine.release(cx, state.map(|s| &mut s.connection));
         });
     }
@@ -413,7 +422,7 @@ impl Connector {
 
     // ---- questions -----------------------------------------------------------------------------
 
-    pub(crate) fn state(&self) -> crate::tables::ConnectorState {
+    pub(crate) fn state(&self) -> ConnectorState {
         self.lock().machine.state()
     }
 
@@ -451,7 +460,7 @@ impl Connector {
     pub(crate) fn take(self: &Arc<Connector>, link: &Arc<Link>, offer: Offer) -> bool {
         let mut notifications = Notifications::default();
         let mut inner = self.lock();
-        if inner.machine.state() != crate::tables::ConnectorState::Queued {
+        if inner.machine.state() != ConnectorState::Queued {
             return false;
         }
         self.give(&mut inner, link, offer, &mut notifications);

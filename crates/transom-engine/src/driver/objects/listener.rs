@@ -13,6 +13,7 @@ use super::connector::{Connector, Outcome, new_connection};
 use crate::driver::config::options::status_of;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::admission::{Admission, Starting};
+use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::link::Link;
 use crate::driver::link::carrier::Stage;
 use crate::driver::link::event_queue::{Delivery, Owner};
@@ -22,7 +23,7 @@ use crate::driver::link::work::Work;
 use crate::driver::schedule::shared::Shared;
 use crate::driver::schedule::source::Source;
 use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
-use crate::{ConnectionEvent, Incoming, Offer, Status};
+use crate::{ConnectionEvent, EndReason, Incoming, Offer, Status};
 
 /// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
 const BACKLOG: usize = 4096;
@@ -202,7 +203,9 @@ impl Listener {
         if !guess_limiter.admits(who, sys::now()) {
             return;
         }
-        let Some(ticket) = self.admission.admit(peer.ip()) else { return };
+        let Some(ticket) = self.admission.admit(peer.ip()) else {
+            return self.shared.refused_connects.count(ConnectRefusal::HalfOpen);
+        };
         let key = self.shared.new_key();
         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
         let owner = Arc::downgrade(self);
@@ -216,13 +219,14 @@ impl Listener {
         if let Some(who) = known {
             let _ = link.known.set(who);
         }
-        if link.register(true).is_ok() {
-            // Either this load sees the close, or the thread that closes finds the link.
-            if self.closed.load(Ordering::Relaxed) {
-                link.turn_away();
-            } else {
-                link.drive(Work::ATTEND);
-            }
+        if link.register(true).is_err() {
+            return self.shared.refused_connects.count(ConnectRefusal::Resources);
+        }
+        // Either this load sees the close, or the thread that closes finds the link.
+        if self.closed.load(Ordering::Relaxed) {
+            link.turn_away(ConnectRefusal::Closed);
+        } else {
+            link.drive(Work::ATTEND);
         }
     }
 
@@ -238,7 +242,13 @@ impl Listener {
                 Delivery::Event(ConnectionEvent::Requested { limits, private }) => {
                     arrived = Some(Offer { limits, private });
                 }
-                Delivery::Event(ConnectionEvent::Ended(_)) | Delivery::Gone => {
+                Delivery::Event(ConnectionEvent::Ended(end)) => {
+                    let unasked = arrived.take().is_none() && !inner.machine.gone(link.key);
+                    if let Some(why) = refusal_of(end.reason).filter(|_| unasked) {
+                        self.shared.refused_connects.count(why);
+                    }
+                }
+                Delivery::Gone => {
                     arrived = None;
                     inner.machine.gone(link.key);
                 }
@@ -263,7 +273,7 @@ impl Listener {
                 if !inner.machine.has_room() {
                     // With an answer: one without makes its peer try an older start-up (iW 2.4).
                     drop(inner);
-                    return link.turn_away();
+                    return link.turn_away(ConnectRefusal::Backlog);
                 }
                 let Some((name, back)) = inner.machine.arrived(incoming) else { return };
                 incoming = back;
@@ -354,8 +364,17 @@ impl Listener {
         self.shared.remove(self.key);
         for link in Link::all(&self.shared) {
             if link.is_owned_by(self) {
-                link.turn_away();
+                link.turn_away(ConnectRefusal::Closed);
             }
         }
+    }
+}
+
+/// The reason why this side has ended a link whose peer has not asked yet; `None`: the peer has left.
+fn refusal_of(reason: EndReason) -> Option<ConnectRefusal> {
+    match reason {
+        EndReason::TimedOut | EndReason::Violation => Some(ConnectRefusal::Unfinished),
+        EndReason::Link(_) => Some(ConnectRefusal::Resources),
+        _ => None,
     }
 }

@@ -21,6 +21,7 @@ use crate::driver::config::path::Places;
 use crate::driver::limits::admission::UnansweredConnects;
 use crate::driver::limits::guess_limiter::TokenGuessLimiter;
 use crate::driver::limits::query_budget::KernelQueryBudget;
+use crate::driver::limits::refused_connects::RefusedConnects;
 use crate::sys::{self, AddressWatch, Alarm, Epoll, Fd, ReleaseKeeper};
 use crate::{DenialCause, DenialLog, DenialRecord, Denials, Status};
 
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     /// Links that share memory.
     pub(crate) sharing: Places,
     pub(crate) regions: SharedRegions,
+    pub(crate) refused_connects: RefusedConnects,
     pub(crate) guess_limiter: TokenGuessLimiter,
     pub(crate) query_budget: KernelQueryBudget,
     pub(crate) options: Options,
@@ -135,6 +137,7 @@ impl Shared {
         let shared = Arc::new(Shared {
             _releases: releases.transpose().map_err(no_thread)?,
             ready_set: ReadySet::new(options.lease),
+            refused_connects: RefusedConnects::default(),
             guess_limiter: TokenGuessLimiter::new(options.guesses),
             query_budget: KernelQueryBudget::new(sys::now()),
             options,

@@ -329,11 +329,73 @@ fn a_flood_of_silent_connections_is_turned_away() {
         std::thread::yield_now();
     }
     assert_eq!(listener.turned_away(), 42);
+    assert_eq!(refused(&passive, "half_open"), 42);
     drop(silent);
     while passive.adapter.counters().links > 0 {
         std::thread::yield_now();
     }
     join_at(&End::new(&Options::from_env()), &passive, &listener);
+}
+
+/// Connects of peers that this end has refused for a reason, as its program reads them.
+fn refused(end: &End, why: &str) -> u64 {
+    let begin = format!("transom_refused_{why}_total{{");
+    let metrics = end.adapter.open_metrics();
+    let sample = metrics.lines().find(|line| line.starts_with(&begin)).unwrap();
+    sample.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Each refused connect is counted once, with its reason, and a connect that its peer gives up is none.
+#[test]
+fn refused_connects_are_counted_by_their_reasons() {
+    const REASONS: [&str; 6] =
+        ["half_open", "backlog", "closed", "resources", "unfinished", "by_program"];
+    let (passive, active) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
+    let counts = || REASONS.map(|why| refused(&passive, why));
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(1).unwrap();
+    let at = listener.address().unwrap();
+    let ask = || {
+        let end = End::on(&active.adapter);
+        let (sink, told) = signal();
+        end.connector.bind(loopback()).unwrap();
+        end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
+        (end, told)
+    };
+    let request = || {
+        let end = End::on(&passive.adapter);
+        let (sink, told) = signal();
+        listener.get_request(&end.connector, sink).unwrap();
+        assert_eq!(told.wait(), Status::Success);
+        end
+    };
+    let (_first, first) = ask();
+    request().connector.reject(b"no").unwrap();
+    assert_eq!((first.wait(), counts()), (Status::ConnectionRefused, [0, 0, 0, 0, 0, 1]));
+    let (_second, second) = ask();
+    drop(request());
+    assert_eq!((second.wait(), counts()), (Status::ConnectionRefused, [0, 0, 0, 0, 0, 2]));
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\nHost: here\r\n\r\n").unwrap();
+    until("bytes that are no start-up are refused", || counts() == [0, 0, 0, 0, 1, 2]);
+    // A peer that has left is not refused. The backlog has room for one: that one waits.
+    let mut both = vec![ask(), ask()];
+    until("one is refused", || counts() == [0, 1, 0, 0, 1, 2]);
+    until("its program hears of it", || {
+        both.retain(|(_, told)| told.told().is_none());
+        both.len() == 1
+    });
+    drop(both);
+    until("the other has left", || passive.adapter.counters().links == 0);
+    let mut both = vec![ask(), ask()];
+    until("one is refused", || counts() == [0, 2, 0, 0, 1, 2]);
+    until("its program hears of it", || {
+        both.retain(|(_, told)| told.told().is_none());
+        both.len() == 1
+    });
+    listener.close().unwrap();
+    let (_waits, told) = both.remove(0);
+    assert_eq!((told.wait(), counts()), (Status::ConnectionRefused, [0, 2, 1, 0, 1, 2]));
 }
 
 /// iW 14: bytes that are no start-up end that connection and nothing else.

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -13,8 +14,9 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use super::harness::*;
 use super::processes::{alone, child_of, connected_with, parent};
 use crate::Status;
-use crate::raw::{Options, Path, PathReason};
-use crate::sys::{Local, LocalListener, Region, hit};
+use crate::driver::Link;
+use crate::raw::{HalfOpen, Options, Path, PathReason};
+use crate::sys::{Local, LocalListener, Region, hit, now};
 
 fn process() -> Options {
     Options { path: Path::Process, ..Options::from_env() }
@@ -175,6 +177,61 @@ fn a_flood_of_offers_takes_bounded_room_and_ends() {
         connect();
         belongings().0 <= before + 20
     });
+}
+
+/// iW 14 limits peers that are not known yet. A process that has proven to be of this user is: its place is
+/// one among those that share memory, however long its program takes to go on.
+#[test]
+fn processes_that_have_proven_themselves_take_no_place_of_start_up() {
+    let half_open = HalfOpen { total: 2, per_address: 2 };
+    let passive = End::new(&Options { half_open, ..process() });
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let size = rustix::fs::fstat(Region::create().unwrap().1).unwrap().st_size as u64;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let slow: Vec<_> = (0..5_u8)
+        .map(|turn| {
+            let local = Local::connect(&name(at)).unwrap();
+            hand_over_all(&local, &hello([turn; 16], 0), &[&memory(size, seals)]);
+            let (stream, answer) = ask(at, [turn; 16]);
+            assert_eq!(answer, b'+', "the peer of turn {turn}");
+            (local, stream)
+        })
+        .collect();
+    let soon = now().after(Duration::from_secs(30));
+    let links = Link::all(&passive.adapter.0.shared);
+    let waits = |link: &Arc<Link>| link.overview().connection.time_outs.into_iter().flatten().min();
+    assert_eq!(links.iter().filter(|link| waits(link) > Some(soon)).count(), 5);
+    let active = End::new(&process());
+    join_at(&active, &passive, &listener);
+    assert_eq!((active.connector.info().unwrap().path, listener.turned_away()), ("process", 0));
+    drop(slow);
+}
+
+/// Where more offers wait than there are places for, those that were made first are there when they are claimed.
+#[test]
+fn offers_are_claimed_in_their_order_however_many_wait() {
+    if !alone("upgrade::offers_are_claimed_in_their_order_however_many_wait") {
+        return;
+    }
+    let passive = End::new(&Options { shared_links: 4, ..process() });
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let size = rustix::fs::fstat(Region::create().unwrap().1).unwrap().st_size as u64;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let nonce = |turn: u32| [turn.to_ne_bytes(); 4].concat().try_into().unwrap();
+    let offers: Vec<_> = (0..300)
+        .map(|turn| {
+            let local = Local::connect(&name(at)).unwrap();
+            hand_over_all(&local, &hello(nonce(turn), 0), &[&memory(size, seals)]);
+            local
+        })
+        .collect();
+    for (turn, local) in (0..).zip(offers) {
+        let (stream, answer) = ask(at, nonce(turn));
+        assert!(matches!(answer, b'+' | b'#'), "turn {turn}: {}", char::from(answer));
+        drop((stream, local));
+    }
 }
 
 /// A listener that answers nonsense, or says yes without having what was handed over, gains nothing:
