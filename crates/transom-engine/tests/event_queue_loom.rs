@@ -60,6 +60,10 @@ mod qp {
             transom_memory::QueuePairId(2)
         }
 
+        fn resets(&self) -> u64 {
+            0
+        }
+
         fn exchange(&self, _: &mut Execution) {}
 
         fn overview(&self) -> QueuesOverview {

@@ -149,9 +149,9 @@ impl Context {
         // The sink is made before the context that it reports to.
         let reported: Arc<OnceLock<Weak<Context>>> = Arc::default();
         let reports = reported.clone();
-        let sink = move |number: QueuePairId, event| {
+        let sink = move |number: QueuePairId, event, resets| {
             if let Some(context) = reports.get().and_then(Weak::upgrade) {
-                context.report(number, event);
+                context.report(number, event, resets);
             }
         };
         let options = raw::Options {
@@ -192,11 +192,17 @@ impl Context {
     }
 
     /// Something has happened to a queue pair.
-    fn report(&self, number: QueuePairId, event: QueuePairEvent) {
+    fn report(&self, number: QueuePairId, event: QueuePairEvent, resets: raw::Resets) {
         let Some(queue_pair) = self.queue_pair(number.0) else { return };
         let kind = match event {
-            QueuePairEvent::FirstMessage if queue_pair.state() == qps::RTR => event::COMM_EST,
-            QueuePairEvent::FirstMessage => return,
+            QueuePairEvent::FirstMessage => {
+                // A message from before a reset says nothing about the peer that is awaited now.
+                let raise = || self.raise(&queue_pair, event::COMM_EST);
+                if queue_pair.state() == qps::RTR {
+                    let _ = queue_pair.engine.unless_reset(resets, raise);
+                }
+                return;
+            }
             QueuePairEvent::AccessError => event::QP_ACCESS_ERR,
             QueuePairEvent::RequestError => event::QP_REQ_ERR,
             QueuePairEvent::LastReceive => event::QP_LAST_WQE_REACHED,
@@ -304,5 +310,54 @@ impl Context {
     /// The GID index of an address of this host.
     pub(crate) fn index_of(&self, address: IpAddr) -> Option<usize> {
         self.gids.iter().position(|gid| gid.address == address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use transom_engine::QueuePairKind;
+
+    use super::*;
+    use crate::abi::{ibv_qp_attr, ibv_qp_cap, mask};
+    use crate::completion::Queue;
+    use crate::gid;
+    use crate::queue_pair::Parts;
+
+    /// COMM_EST says that the peer of now is there. What the one before a reset has sent does not say so,
+    /// also if that is reported when the queue pair is in RTR again.
+    #[test]
+    fn v104_a_message_from_before_a_reset_establishes_nothing() {
+        let context = Context::open(gid::table()).unwrap();
+        let domain = Domain::new(&context).unwrap();
+        let queue = Arc::new(Queue::new(&context, 4, None, None).unwrap().0);
+        let (send, receive, kind) = (queue.clone(), queue, QueuePairKind::Rc);
+        let parts =
+            Parts { domain, send, receive, shared: None, xrc: None, signal_all: false, kind };
+        let queue_pair = QueuePair::new(parts, ibv_qp_cap::default()).unwrap();
+        let to_rtr = || {
+            let dgid = u128::from_be_bytes(gid::bytes_of(context.address(0).unwrap()));
+            let mut attr = ibv_qp_attr { port_num: 1, path_mtu: 3, ..ibv_qp_attr::default() };
+            (attr.ah_attr.is_global, attr.ah_attr.port_num) = (1, 1);
+            attr.ah_attr.grh.dgid = [(dgid >> 64) as u64, dgid as u64].map(u64::to_be);
+            attr.dest_qp_num = queue_pair.number + 1;
+            let init = mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS;
+            let rtr = mask::AV
+                | mask::PATH_MTU
+                | mask::DEST_QPN
+                | mask::RQ_PSN
+                | mask::MAX_DEST_RD_ATOMIC
+                | mask::MIN_RNR_TIMER;
+            for (state, mask) in [(qps::RESET, 0), (qps::INIT, init), (qps::RTR, rtr)] {
+                attr.qp_state = state;
+                queue_pair.modify(&attr, mask | mask::STATE).unwrap();
+            }
+            queue_pair.engine.resets()
+        };
+        let (before, now) = (to_rtr(), to_rtr());
+        let report = |resets| {
+            context.report(QueuePairId(queue_pair.number), QueuePairEvent::FirstMessage, resets);
+            context.events.try_fetch().is_some()
+        };
+        assert_eq!((report(before), report(now)), (false, true));
     }
 }

@@ -8,7 +8,9 @@ use transom_memory::{
 
 use super::adapter::Owner;
 use super::memory::refused;
-use super::{Adapter, CompletionQueue, Domain, Error, Result, SharedReceiveQueue, XrcDomain};
+use super::{
+    Adapter, CompletionQueue, Domain, Error, Resets, Result, SharedReceiveQueue, XrcDomain,
+};
 #[cfg(doc)]
 use crate::dialect::PeerGone;
 use crate::driver::{Notifications, Qp, Targets};
@@ -467,6 +469,19 @@ impl QueuePair {
     pub fn reset(&self) -> Result<()> {
         self.0.owner.here()?;
         self.0.qp.reset().map_err(|status| Error::state(status, "reset a queue pair"))
+    }
+
+    /// How often it has begun anew.
+    #[must_use]
+    pub fn resets(&self) -> Resets {
+        Resets(self.0.qp.resets())
+    }
+
+    /// Run `work` unless the queue pair has begun anew since `resets`: a [reset](QueuePair::reset) of another
+    /// thread waits meanwhile. `work` may call nothing of the queue pair.
+    pub fn unless_reset<R>(&self, resets: Resets, work: impl FnOnce() -> R) -> Option<R> {
+        self.0.owner.here().ok()?;
+        self.0.qp.unless_reset(resets, work)
     }
 
     /// Whether its queues have completions of it that were not retrieved. Looks through both queues, under

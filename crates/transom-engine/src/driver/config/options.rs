@@ -107,7 +107,12 @@ pub struct Ledger {
 /// Receives what happens to queue pairs behind their program's back, with no lock held, on the thread
 /// that made it happen: it may call anything.
 #[derive(Clone)]
-pub struct EventSink(pub Arc<dyn Fn(QueuePairId, QueuePairEvent) + Send + Sync>);
+pub struct EventSink(pub Arc<dyn Fn(QueuePairId, QueuePairEvent, Resets) + Send + Sync>);
+
+/// How often a queue pair had begun anew when something happened to it. A sink may run behind the next reset
+/// ([`QueuePair::unless_reset`](crate::raw::QueuePair::unless_reset)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resets(pub(crate) u64);
 
 impl std::fmt::Debug for EventSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

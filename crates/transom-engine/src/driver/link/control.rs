@@ -7,6 +7,7 @@ use super::notifications::{Notifications, Sink};
 use super::pass::Pass;
 use super::work::Work;
 use super::{Link, Phase, State};
+use crate::driver::config::options::Resets;
 use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::schedule::shared::Shared;
 use crate::{Cx, EndReason, Limits, LinkWish, QueuePairEvent, Status, sys};
@@ -165,11 +166,11 @@ impl Link {
 pub(crate) fn report(
     shared: &Shared,
     queue_pair: QueuePairId,
-    event: QueuePairEvent,
+    (event, resets): (QueuePairEvent, Resets),
     notifications: &mut Notifications,
 ) {
     if let Some(events) = shared.options.events.clone() {
-        let sink = Sink::call(move |_| (events.0)(queue_pair, event));
+        let sink = Sink::call(move |_| (events.0)(queue_pair, event, resets));
         notifications.push(sink, Status::Success);
     }
 }

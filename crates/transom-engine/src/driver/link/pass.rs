@@ -14,6 +14,7 @@ use super::tcp::First;
 use super::work::{Posts, Then, Work};
 use super::{Link, LinkDenials, Phase, State};
 use crate::driver::capture::tap::Tap;
+use crate::driver::config::options::Resets;
 use crate::driver::schedule::workers::Worker;
 use crate::sys::Host;
 use crate::trace::Tracer;
@@ -135,8 +136,10 @@ impl Link {
         if state.connection.has_events()
             && let Some(qp) = &state.qp
         {
+            // A reset takes this lock first, so that the count is that of the connection.
+            let resets = Resets(qp.resets());
             for event in state.connection.take_events() {
-                report(&self.shared, qp.number(), event, notifications);
+                report(&self.shared, qp.number(), (event, resets), notifications);
             }
         }
         let over = state.connection.ended().is_some();

@@ -20,6 +20,9 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// The queue pair's number.
     fn number(&self) -> QueuePairId;
 
+    /// How often it has begun anew.
+    fn resets(&self) -> u64;
+
     /// Carry new posts over to `execution`, and its state back.
     fn exchange(&self, execution: &mut Execution);
 

@@ -10,6 +10,7 @@ use super::cq::{Cq, LOOKS};
 use super::srq::Srq;
 use super::xrc::Targets;
 use crate::dialect::PeerGone;
+use crate::driver::config::options::Resets;
 use crate::driver::link::Link;
 use crate::driver::link::control::report;
 use crate::driver::link::notifications::Notifications;
@@ -29,6 +30,8 @@ use crate::{
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Option<Arc<Link>>,
+    /// How often it has begun anew.
+    resets: u64,
     /// The tools of a queue pair of datagrams.
     datagrams: Worker,
 }
@@ -113,7 +116,7 @@ impl Qp {
         let requests = initiator.queue().bind(requests, config.initiator_depth as usize);
         let receives = receive.queue().bind(receives, config.receive_depth as usize);
         let members = [requests, receives];
-        let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
+        let front = Mutex::new(Front { pair, link: None, resets: 0, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, first_link) = (AtomicBool::new(false), OnceLock::new());
         Qp {
@@ -443,6 +446,7 @@ impl Qp {
                 }
             }
         };
+        front.resets += 1;
         // With the front half locked nothing is added for it.
         self.initiator.purge(self.number);
         self.receive.purge(self.number);
@@ -451,6 +455,17 @@ impl Qp {
         }
         front.pair.clear_places();
         Ok(())
+    }
+
+    /// How often it has begun anew.
+    pub(crate) fn resets(&self) -> u64 {
+        self.front().resets
+    }
+
+    /// Run `work` with the front half locked, unless the queue pair has begun anew since `resets`.
+    pub(crate) fn unless_reset<R>(&self, resets: Resets, work: impl FnOnce() -> R) -> Option<R> {
+        let front = self.front();
+        (front.resets == resets.0).then(work)
     }
 
     /// A completion with the number of its queue.
@@ -495,7 +510,8 @@ impl Qp {
     ) {
         let error = QueuePairState::Error;
         if self.config.shared && before != error && front.pair.state() == error {
-            report(&self.adapter, self.number, QueuePairEvent::LastReceive, notifications);
+            let event = (QueuePairEvent::LastReceive, Resets(front.resets));
+            report(&self.adapter, self.number, event, notifications);
         }
     }
 
@@ -519,6 +535,10 @@ impl Qp {
 impl Queues for Qp {
     fn number(&self) -> QueuePairId {
         self.number
+    }
+
+    fn resets(&self) -> u64 {
+        Qp::resets(self)
     }
 
     fn exchange(&self, execution: &mut Execution) {

@@ -88,7 +88,7 @@ fn v73_a_queue_pair_has_the_number_that_was_asked_for() {
 fn v104_the_first_message_is_reported_when_it_comes() {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
-    let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+    let sink = move |number, event, _| tell.lock().unwrap().send((number, event)).unwrap();
     let mut active = End::new(&verbs());
     let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
     for _ in 0..2 {
@@ -109,6 +109,29 @@ fn v104_the_first_message_is_reported_when_it_comes() {
     }
 }
 
+/// V104: the sink of an event may run behind a reset, and can tell.
+#[test]
+fn v104_an_event_from_before_a_reset_is_known_as_such() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let sink = move |_, _, resets| tell.lock().unwrap().send(resets).unwrap();
+    let mut active = End::new(&verbs());
+    let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
+    let mut before = None;
+    for _ in 0..2 {
+        connect(&mut active, &mut passive);
+        passive.qp.post_receive(1, &[]).unwrap();
+        send(&active, 2);
+        let resets = told.recv_timeout(PATIENCE).expect("no event");
+        assert_eq!(passive.qp.unless_reset(resets, || 7), Some(7));
+        assert_eq!(before.and_then(|before| passive.qp.unless_reset(before, || 7)), None);
+        active.qp.reset().unwrap();
+        passive.qp.reset().unwrap();
+        assert_eq!(passive.qp.unless_reset(resets, || 7), None);
+        before = Some(resets);
+    }
+}
+
 /// V93, V104: a queue pair that lets its peer do nothing refuses what the token grants, small or
 /// not, and its program is notified with no lock held.
 #[test]
@@ -116,7 +139,7 @@ fn v93_v104_an_access_beyond_the_queue_pairs_rights_is_refused_and_reported() {
     for (length, late) in [(8, false), (8, true), (5000, false), (5000, true)] {
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
-        let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+        let sink = move |number, event, _| tell.lock().unwrap().send((number, event)).unwrap();
         let mut active = End::new(&verbs());
         let mut passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
         if !late {

@@ -9,7 +9,7 @@ fn v60_a_queue_pair_in_error_has_taken_its_last_shared_receive() {
     for connected in [true, false] {
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
-        let sink = move |number, event| tell.lock().unwrap().send((number, event)).unwrap();
+        let sink = move |number, event, _| tell.lock().unwrap().send((number, event)).unwrap();
         let mut active = End::new(&verbs());
         let passive = End::new(&Options { events: Some(EventSink(Arc::new(sink))), ..verbs() });
         let srq = passive.adapter.shared_receive_queue(8, 1).unwrap();
