@@ -37,6 +37,9 @@ const PREFERENCE: Duration = Duration::from_millis(500);
 /// Pauses between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Once the peer has been there and has left, and nothing waits for it. A peer that begins anew connects by
+/// itself, so that these attempts are for one whose own do not arrive.
+const LONGEST_PAUSE_WITHOUT_PEER: Duration = Duration::from_secs(8);
 
 impl Passive for Context {
     fn adapter(&self) -> &raw::Adapter {
@@ -279,9 +282,20 @@ fn dialled(
     // An answer without a connection is a rejection, as one that fits no queue pair is.
     let nobody = matches!(connector.ended(), Some(EndReason::Link(_)));
     let refused = status == Status::ConnectionRefused && nobody;
-    queue_pair.rendezvous.lock().last = Some(if refused { status } else { Status::InvalidRequest });
-    let next = (pause * 2).min(LONGEST_PAUSE);
+    let had_peer = {
+        let mut inner = queue_pair.rendezvous.lock();
+        inner.last = Some(if refused { status } else { Status::InvalidRequest });
+        inner.met
+    };
+    let waits = queue_pair.engine.outstanding().0 > 0;
+    let next = next_pause(pause, had_peer && !waits);
     queue_pair.rendezvous.dial_later(queue_pair, round, pause, next);
+}
+
+/// The pause behind the next attempt. `without_peer`: the peer has left, and nothing waits for it.
+fn next_pause(pause: Duration, without_peer: bool) -> Duration {
+    let longest = if without_peer { LONGEST_PAUSE_WITHOUT_PEER } else { LONGEST_PAUSE };
+    (pause * 2).min(longest)
 }
 
 /// A connection has come to nothing, or has ended.
@@ -327,7 +341,7 @@ fn ended(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, round: u6
     }
     let Some(ends) = ends(queue_pair) else { return };
     if leads(queue_pair, &ends) {
-        queue_pair.rendezvous.dial_later(queue_pair, round, FIRST_PAUSE, LONGEST_PAUSE);
+        queue_pair.rendezvous.dial_later(queue_pair, round, FIRST_PAUSE, FIRST_PAUSE * 2);
     }
 }
 
@@ -480,6 +494,29 @@ mod tests {
     use crate::completion::Queue;
     use crate::memory::Domain;
     use crate::queue_pair::Parts;
+
+    /// A queue pair whose peer has been destroyed does not connect in vain for ever as often as one that awaits
+    /// its peer, or whose requests wait.
+    #[test]
+    fn v79_attempts_become_rare_once_the_peer_has_left_and_nothing_waits() {
+        let pauses = |without_peer| {
+            std::iter::successors(Some(FIRST_PAUSE), move |pause| {
+                Some(next_pause(*pause, without_peer))
+            })
+        };
+        let within = |without_peer, time| {
+            let mut at = Duration::ZERO;
+            let begun = |pause: &Duration| {
+                at += *pause;
+                at <= time
+            };
+            pauses(without_peer).take_while(begun).count()
+        };
+        let minute = Duration::from_secs(60);
+        assert!(within(false, minute) > 200, "{}", within(false, minute));
+        assert!(within(true, minute) < 20, "{}", within(true, minute));
+        assert_eq!(next_pause(LONGEST_PAUSE_WITHOUT_PEER, false), LONGEST_PAUSE, "a request waits");
+    }
 
     /// A Request for a queue pair in INIT is looked at when it comes to RTR. The state may change
     /// between a look at it and [`hold`], which holds nothing then that no [`Rendezvous::begin`] takes.

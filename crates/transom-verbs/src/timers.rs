@@ -36,7 +36,10 @@ pub(crate) fn limits(kind: QueuePairKind, attr: &ibv_qp_attr) -> Limits {
     let stream = (attr.timeout != 0).then(|| {
         let tick =
             Duration::from_nanos(4096) * 2_u32.saturating_pow(u32::from(attr.timeout.min(31)));
-        (tick * (u32::from(attr.retry_cnt) + 1)).max(Duration::from_secs(1))
+        let least = tick * (u32::from(attr.retry_cnt) + 1);
+        // Adapters take one to four times as long. That much is made use of while it is short, because a
+        // stream is made by threads, which wait for a processor.
+        least.max((least * 4).min(LONGEST_RECONNECTION)).max(Duration::from_secs(1))
     });
     let receive = (attr.rnr_retry < 7).then_some(RECEIVE);
     let reconnection = Some(stream.map_or(LONGEST_RECONNECTION, |t| t.min(LONGEST_RECONNECTION)));
@@ -154,6 +157,9 @@ mod tests {
         let all = limits(QueuePairKind::Rc, &attr);
         assert_eq!(all.connection, Some(Duration::from_nanos(4096 * (1 << 20) * 8)));
         assert_eq!((all.reconnection, all.receive), (Some(LONGEST_RECONNECTION), None));
+        let usual = ibv_qp_attr { timeout: 14, ..attr };
+        let least = Duration::from_nanos(4096 * (1 << 14) * 8);
+        assert_eq!(limits(QueuePairKind::Rc, &usual).connection, Some(least * 4));
         let short = ibv_qp_attr { timeout: 1, rnr_retry: 6, min_rnr_timer: 0, ..attr };
         let all = limits(QueuePairKind::Rc, &short);
         assert_eq!(all.connection, Some(Duration::from_secs(1)));
