@@ -5,7 +5,7 @@
 //! | 0 | 0-31 | the ring's lap (0 outside a ring) |
 //! |   | 32-39 | kind |
 //! |   | 40-47 | flags |
-//! |   | 48-63 | detail: what a refusal refuses; or what an atomic does |
+//! |   | 48-63 | detail: what a refusal refuses; or what an atomic does; or the byte of a front |
 //! | 1 | all | the acknowledgement that rides along |
 //! | 2 | all | address; or the token to invalidate; or a position; or a limit; or immediate data; or a word |
 //! | 3 | 0-31 | token; or a limit; or the number of a shared receive queue |
@@ -149,6 +149,21 @@ pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64)
 #[inline(always)]
 pub(crate) fn kind_of(first: u64) -> u64 {
     first >> 32
+}
+
+/// Of a Request or Reply: its detail has a byte of its sender's front.
+const FRONT: u16 = 1 << 8;
+
+/// The detail of a Request or Reply with this byte of its sender's front.
+#[must_use]
+pub fn front_detail(byte: Option<u8>) -> u16 {
+    byte.map_or(0, |byte| FRONT | u16::from(byte))
+}
+
+/// The byte of its sender's front that a Request or Reply has in its detail. One of an earlier version has none.
+#[must_use]
+pub fn read_front_detail(detail: u16) -> Option<u8> {
+    (detail & FRONT != 0).then_some(detail as u8)
 }
 
 /// A header, taken apart.
@@ -349,6 +364,15 @@ mod tests {
             assert_eq!(words[0] as u32, 0, "room for the lap");
         }
         assert_eq!(to_words(&[0; HEADER - 1]), None);
+    }
+
+    #[test]
+    fn the_byte_of_a_front_is_known_from_none() {
+        for byte in [0, 1, 0x3A, u8::MAX] {
+            assert_eq!(read_front_detail(front_detail(Some(byte))), Some(byte));
+        }
+        assert_eq!(front_detail(None), 0, "as a version that knows of none has it");
+        assert_eq!(read_front_detail(0), None);
     }
 
     #[test]

@@ -48,6 +48,17 @@ pub trait Wire: Send {
     /// `private` is longer than the wire carries: then nothing has changed.
     fn connect(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError>;
 
+    /// A byte of this side's front, which comes to the peer's with the connection request or the acceptance, if
+    /// the wire has a place for it. Called before [`connect`](Wire::connect) or [`accept`](Wire::accept).
+    fn set_front_byte(&mut self, byte: u8) {
+        let _ = byte;
+    }
+
+    /// The byte of the peer's front, once its request or acceptance has come; `None`: none came with that.
+    fn peer_front_byte(&self) -> Option<u8> {
+        None
+    }
+
     /// Passive side, after [`Event::ConnectRequest`]: queue the acceptance.
     ///
     /// # Errors

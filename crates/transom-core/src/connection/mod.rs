@@ -142,6 +142,8 @@ pub struct Connection {
     phase: Phase,
     attention: Attention,
     execution: Option<Execution>,
+    /// The byte of this side's front for the peer's ([`Wire::set_front_byte`]).
+    front_byte: Option<u8>,
     facts: Option<Facts>,
     ended: Option<End>,
     /// The message that is refused as soon as nothing is owed before it.
@@ -216,6 +218,7 @@ impl Connection {
             phase: Phase::Setup,
             attention: Attention::NEW,
             execution: None,
+            front_byte: None,
             facts: None,
             ended: None,
             refused: None,
@@ -291,6 +294,19 @@ impl Connection {
         &mut *self.wire
     }
 
+    /// Have a byte of this side's front come to the peer's with the request or the acceptance, if the wire has a
+    /// place for it. Before either.
+    pub fn set_front_byte(&mut self, byte: u8) {
+        self.front_byte = Some(byte);
+        self.wire.set_front_byte(byte);
+    }
+
+    /// The byte of the peer's front, once its request or acceptance has come; `None`: none came with that.
+    #[must_use]
+    pub fn peer_front_byte(&self) -> Option<u8> {
+        self.wire.peer_front_byte()
+    }
+
     /// Active side, once the link exists: ask the peer.
     ///
     /// # Errors
@@ -322,6 +338,9 @@ impl Connection {
             return Err(Status::InvalidState);
         }
         self.wire = wire;
+        if let Some(byte) = self.front_byte {
+            self.wire.set_front_byte(byte);
+        }
         self.told_receives = None;
         self.announce(cx);
         match request {

@@ -142,6 +142,23 @@ impl Connector {
         conn.connect(qp, Some(peer), limits, private, sink).map_err(|s| self.failed(s, "connect"))
     }
 
+    /// Have a byte of this side's front come to the peer's with the next [`Connector::connect`] or
+    /// [`Connector::accept`], where there is a place for it: between two Transoms over shared memory. Start-up
+    /// over TCP has none (RFC 5044 7.1).
+    ///
+    /// # Errors
+    /// `Forked` in a forked child.
+    pub fn set_front_byte(&self, byte: u8) -> Result<()> {
+        self.conn()?.set_front_byte(byte);
+        Ok(())
+    }
+
+    /// The byte of the peer's front, while the connection lasts; `None`: none came with its request or acceptance.
+    #[must_use]
+    pub fn peer_front_byte(&self) -> Option<u8> {
+        self.conn().ok()?.peer_front_byte()
+    }
+
     /// Begin to connect to itself, at the address it is bound to: the queue pair that [joins](Connector::join)
     /// has its own receives and regions as its peer's (Verbs V78). `sink` as of [`Connector::connect`].
     ///

@@ -36,6 +36,9 @@ pub struct Channel {
     limits: ReadLimits,
     /// The peer takes immediate data and atomics.
     extended: bool,
+    /// The bytes of this side's front and of the peer's, where they have any.
+    front_byte: Option<u8>,
+    peer_front_byte: Option<u8>,
     /// The last call of `decode` left the beginning of a record over.
     cut: bool,
     inbound: Inbound,
@@ -52,6 +55,8 @@ impl Channel {
             handshake: Handshake::new(config, now),
             limits: ReadLimits::default(),
             extended: false,
+            front_byte: None,
+            peer_front_byte: None,
             cut: false,
             inbound: Inbound::default(),
             outbound: Outbound::default(),
@@ -74,6 +79,14 @@ impl Channel {
 impl Wire for Channel {
     fn connect(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {
         self.send_request(now, limits, bytes)
+    }
+
+    fn set_front_byte(&mut self, byte: u8) {
+        self.front_byte = Some(byte);
+    }
+
+    fn peer_front_byte(&self) -> Option<u8> {
+        self.peer_front_byte
     }
 
     fn accept(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {

@@ -9,6 +9,7 @@ impl Channel {
     fn send_limits(&mut self, kind: Kind, limits: ReadLimits, private: &[u8]) {
         let header = Header {
             flags: record::EXTENDED,
+            detail: record::front_detail(self.front_byte),
             address: u64::from(limits.inbound),
             token: limits.outbound,
             ..Header::new(kind)
@@ -36,6 +37,7 @@ impl Channel {
             return Event::Rejected { private };
         }
         self.extended = header.has(record::EXTENDED);
+        self.peer_front_byte = record::read_front_detail(header.detail);
         self.limits = self.limits.within(limits_of(header).mirrored());
         self.handshake.on_reply();
         Event::Accepted { limits: self.limits, private }
@@ -57,6 +59,7 @@ impl Channel {
 
     pub(super) fn on_request<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
         self.extended = header.has(record::EXTENDED);
+        self.peer_front_byte = record::read_front_detail(header.detail);
         self.limits = self.handshake.capped(limits_of(header).mirrored());
         self.handshake.on_request();
         Event::ConnectRequest { limits: self.limits, private }

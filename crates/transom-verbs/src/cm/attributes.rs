@@ -73,9 +73,11 @@ impl Id {
                     | mask::MIN_RNR_TIMER
             }
             qps::RTS => {
+                // Those that the peer's program has given, where they have come (Verbs V126).
+                let retries = inner.peer_retries.unwrap_or(inner.parameters.retries());
                 attr.timeout = inner.ack_timeout;
-                attr.retry_cnt = inner.parameters.retry_count;
-                attr.rnr_retry = inner.parameters.rnr_retry_count;
+                attr.retry_cnt = retries.retry;
+                attr.rnr_retry = retries.rnr;
                 attr.max_rd_atomic = inner.parameters.initiator_depth;
                 mask::TIMEOUT
                     | mask::RETRY_CNT

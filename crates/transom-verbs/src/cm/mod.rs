@@ -77,7 +77,28 @@ impl Default for Parameters {
     }
 }
 
+/// Counts of retries, as they go to the queue pair at the other end of the connection (rdma_connect(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retries {
+    pub(crate) retry: u8,
+    pub(crate) rnr: u8,
+}
+
+impl Retries {
+    fn to_byte(self) -> u8 {
+        self.retry & 7 | (self.rnr & 7) << 3
+    }
+
+    fn from_byte(byte: u8) -> Retries {
+        Retries { retry: byte & 7, rnr: byte >> 3 & 7 }
+    }
+}
+
 impl Parameters {
+    fn retries(self) -> Retries {
+        Retries { retry: self.retry_count, rnr: self.rnr_retry_count }
+    }
+
     fn limits(self) -> ReadLimits {
         ReadLimits {
             inbound: self.responder_resources.into(),
@@ -108,6 +129,8 @@ pub(crate) struct Inner {
     ack_timeout: u8,
     pub(crate) traffic_class: u8,
     pub(crate) parameters: Parameters,
+    /// The counts of the peer's program, where they have come with its request or acceptance.
+    peer_retries: Option<Retries>,
     /// The id's port, which takes Requests once the id listens.
     port: Option<port::Port>,
     connector: Option<Arc<raw::Connector>>,
@@ -145,11 +168,20 @@ pub(crate) struct Event {
     pub(crate) private: Vec<u8>,
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
+    /// The counts of retries that are the receiver's.
+    pub(crate) retries: Retries,
     pub(crate) alias: u32,
     /// Of port space UDP: where datagrams go.
     pub(crate) service: Option<Service>,
     /// A group that was joined.
     pub(crate) joined: Option<Joined>,
+}
+
+impl Inner {
+    /// The counts that an event shows: those of the peer, or the largest where they do not travel.
+    fn shown_retries(&self) -> Retries {
+        self.peer_retries.unwrap_or(Retries { retry: 7, rnr: 7 })
+    }
 }
 
 impl Event {
@@ -188,6 +220,7 @@ impl Id {
                 ack_timeout: 18,
                 traffic_class: 0,
                 parameters: Parameters::default(),
+                peer_retries: None,
                 port: None,
                 connector: None,
                 datagrams: datagrams.then(Datagrams::default),
@@ -225,6 +258,7 @@ impl Id {
             private: Vec::new(),
             responder_resources: inner.parameters.responder_resources,
             initiator_depth: inner.parameters.initiator_depth,
+            retries: inner.shown_retries(),
             alias: inner.alias,
             service: None,
             joined: None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_engine::tables::ConnectorState;
 use transom_engine::{Status, raw};
 
-use super::{CONNECT_DATA, Event, Id, Parameters, State, alias, padded};
+use super::{CONNECT_DATA, Event, Id, Parameters, Retries, State, alias, padded};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
@@ -44,6 +44,7 @@ impl Id {
         let alias = alias::new(&id);
         let private = padded(connector.private_data().unwrap_or_default(), CONNECT_DATA);
         let offered = connector.read_limits().unwrap_or_default();
+        let retries = connector.peer_front_byte().map(Retries::from_byte);
         let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
         let (peer, local) = (connector.peer().ok(), connector.local().ok());
         let (number, class, user_context) = {
@@ -63,7 +64,9 @@ impl Id {
             inner.alias = alias;
             inner.connector = Some(Arc::new(connector));
             inner.user_context = user_context;
+            inner.peer_retries = retries;
         }
+        let retries = id.lock().shown_retries();
         self.push(Event {
             kind: cm_event::CONNECT_REQUEST,
             id,
@@ -72,6 +75,7 @@ impl Id {
             private,
             responder_resources: byte(offered.inbound),
             initiator_depth: byte(offered.outbound),
+            retries,
             alias,
             service: None,
             joined: None,
@@ -157,7 +161,9 @@ impl Id {
         }
         lock(&self.context.accepting).push(Arc::downgrade(self));
         let engine = joined.as_ref().map(|joined| &joined.engine);
-        let accepted = connector.accept(engine, parameters.limits(), private, sink);
+        let accepted = connector
+            .set_front_byte(parameters.retries().to_byte())
+            .and_then(|()| connector.accept(engine, parameters.limits(), private, sink));
         accepted.inspect_err(|_| self.lock().state = State::Disconnected)?;
         Ok(())
     }

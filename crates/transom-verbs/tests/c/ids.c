@@ -104,7 +104,9 @@ static void connects(void) {
     struct rdma_conn_param wanted = {.responder_resources = 3,
                                      .initiator_depth = 5,
                                      .retry_count = 15,
-                                     .rnr_retry_count = 15};
+                                     .rnr_retry_count = 2};
+    /* Whether counts of retries travel: each is for the queue pair at the other end. */
+    bool travel = !strcmp(getenv("TRANSOM_PATH") ?: "", "process");
     struct rdma_conn_param beyond = wanted;
     beyond.initiator_depth = 17;
     FAILS("V126", rdma_connect(id, &beyond) == -1 ? errno : 0, EINVAL);
@@ -117,16 +119,30 @@ static void connects(void) {
     struct rdma_conn_param *seen = &event->param.conn;
     CHECK("V126", seen->initiator_depth == 3 && seen->responder_resources == 5, "%d %d",
           seen->initiator_depth, seen->responder_resources);
-    CHECK("V126", seen->retry_count == 7 && seen->rnr_retry_count == 7 && !seen->flow_control &&
-                      !seen->srq,
+    CHECK("V126", seen->retry_count == 7 && seen->rnr_retry_count == (travel ? 2 : 7) &&
+                      !seen->flow_control && !seen->srq,
           "%d %d %d %d", seen->retry_count, seen->rnr_retry_count, seen->flow_control, seen->srq);
     SUCCEEDS(rdma_ack_cm_event(event));
     give_queues(peer);
     struct ibv_recv_wr receive = {.wr_id = 7}, *bad_receive;
     struct ibv_send_wr send = {.wr_id = 8, .opcode = IBV_WR_SEND, .send_flags = SIG}, *bad_send;
     SUCCEEDS(ibv_post_recv(peer->qp, &receive, &bad_receive));
-    SUCCEEDS(rdma_accept(peer, NULL));
-    comes(ours, RDMA_CM_EVENT_ESTABLISHED);
+    struct rdma_conn_param given = {
+        .responder_resources = 1, .initiator_depth = 1, .retry_count = 1, .rnr_retry_count = 5};
+    SUCCEEDS(rdma_accept(peer, &given));
+    event = next(ours, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK("V126", event->param.conn.rnr_retry_count == (travel ? 5 : 7), "%d",
+          event->param.conn.rnr_retry_count);
+    SUCCEEDS(rdma_ack_cm_event(event));
+    struct rdma_cm_id *sides[] = {id, peer};
+    for (int i = 0; i < 2; i++) {
+        struct ibv_qp_attr attr;
+        struct ibv_qp_init_attr init;
+        int own = i ? given.rnr_retry_count : wanted.rnr_retry_count;
+        int other = i ? wanted.rnr_retry_count : given.rnr_retry_count;
+        SUCCEEDS(ibv_query_qp(sides[i]->qp, &attr, IBV_QP_RNR_RETRY, &init));
+        CHECK("V126", attr.rnr_retry == (travel ? other : own), "side %d: %d", i, attr.rnr_retry);
+    }
     SUCCEEDS(ibv_post_send(id->qp, &send, &bad_send));
     EXPECT_WC("V122", peer->recv_cq, 7, IBV_WC_SUCCESS);
     EXPECT_WC("V122", id->send_cq, 8, IBV_WC_SUCCESS);

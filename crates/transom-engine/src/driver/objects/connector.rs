@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     /// The holder of its local port, if a program has reserved that.
     pub(crate) port: Option<Weak<ReservedPort>>,
     pub(crate) peer: Option<SocketAddr>,
+    /// The byte of this side's front for the peer's.
+    pub(super) front_byte: Option<u8>,
     /// The Connect under way.
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
@@ -135,6 +137,7 @@ impl Connector {
                 local: None,
                 port: None,
                 peer: None,
+                front_byte: None,
                 attempt: None,
                 ended: None,
                 silence: None,
@@ -323,12 +326,16 @@ impl Connector {
         sink: Sink,
     ) -> Outcome<()> {
         let waiter = self.keep(sink);
+        let front_byte = self.lock().front_byte;
         let result = self.call(|machine, cx, state, link| {
             let mut front = qp.map(|qp| qp.front());
             let pair = front.as_mut().map(|front| &mut front.pair);
             let Some(state) = state else {
                 return machine.accept(cx, None, pair, waiter, asked, private);
             };
+            if let Some(byte) = front_byte {
+                state.connection.set_front_byte(byte);
+            }
             machine.accept(cx, Some(&mut state.connection), pair, waiter, asked, private)?;
             attach(state, link, qp.zip(front));
             Ok(())
@@ -452,6 +459,16 @@ impl Connector {
         self.call(|_, _, state, _| {
             state.and_then(|s| Some((s.connection.facts().cloned()?, s.reason)))
         })
+    }
+
+    /// The byte of the peer's front, once its request or acceptance has come.
+    pub(crate) fn peer_front_byte(self: &Arc<Connector>) -> Option<u8> {
+        self.call(|_, _, state, _| state.and_then(|s| s.connection.peer_front_byte()))
+    }
+
+    /// Have a byte of this side's front come to the peer's with the next Connect or Accept.
+    pub(crate) fn set_front_byte(&self, byte: u8) {
+        self.lock().front_byte = Some(byte);
     }
 
     // ---- from a listener -------------------------------------------------------------------------

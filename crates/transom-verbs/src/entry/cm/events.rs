@@ -225,7 +225,15 @@ fn as_program_sees(
 ) -> *mut rdma_cm_event {
     let datagrams = event.id.is_datagrams();
     let Event {
-        kind, status, private, responder_resources, initiator_depth, alias, joined, ..
+        kind,
+        status,
+        private,
+        responder_resources,
+        initiator_depth,
+        retries,
+        alias,
+        joined,
+        ..
     } = event;
     let private_data = match joined {
         // The pointer itself is what the program gave.
@@ -240,8 +248,8 @@ fn as_program_sees(
         responder_resources,
         initiator_depth,
         flow_control: 0,
-        retry_count: 7,
-        rnr_retry_count: 7,
+        retry_count: retries.retry,
+        rnr_retry_count: retries.rnr,
         srq: 0,
         qp_num: alias,
     };
