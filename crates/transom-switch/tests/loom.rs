@@ -1,5 +1,5 @@
 //! Every interleaving of `src/wait.rs`, the shipped file, on loom's atomics: no waiter sleeps through a
-//! change, by the word or by a doorbell.
+//! change, by the word or by a doorbell. And those of `src/session.rs` while a sender changes rings.
 //!
 //! The models were seen to fail without the barrier of `wake`, of `wake_sleepers`, of `arm` and of
 //! `fall_asleep`.
@@ -7,6 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 #![allow(missing_docs)]
 
+#[path = "../src/layout.rs"]
+mod layout;
+#[path = "../src/session.rs"]
+mod session;
 #[path = "../src/wait.rs"]
 mod wait;
 
@@ -263,5 +267,88 @@ fn a_thread_that_sleeps_in_a_set_is_woken_though_its_socket_is_switched_meanwhil
         }
         switcher.join().unwrap();
         sender.join().unwrap();
+    });
+}
+
+/// The bytes of a side's first two rings: those of the small one all together, of the next one each by itself.
+struct Rings([loom::cell::UnsafeCell<u8>; 4]);
+
+// SAFETY: loom reports two threads that use a cell at once.
+unsafe impl Sync for Rings {}
+// SAFETY: numbers.
+unsafe impl Send for Rings {}
+
+impl Rings {
+    fn cell(&self, at: &session::Stretches) -> &loom::cell::UnsafeCell<u8> {
+        let place = at.first.0 - layout::ring_begin(SMALLEST, at.ring) as usize;
+        // A ring is entered at the position at which the one before was left.
+        if at.ring == 0 { &self.0[0] } else { &self.0[1 + place - SMALLEST as usize] }
+    }
+}
+
+/// The size of the smallest ring, which one message fills.
+const SMALLEST: u64 = 4096;
+
+/// A thread with a stack for a header of atomics of loom's, in words: its own stacks have 32 KiB.
+fn spawn(act: impl FnOnce() + Send + 'static) -> loom::thread::JoinHandle<()> {
+    loom::thread::Builder::new().stack_size(1 << 16).spawn(act).unwrap()
+}
+
+fn sends(header: &layout::Header, rings: &Rings) {
+    let session = session::Session::new(header, layout::Side::Active, SMALLEST);
+    let put = |length: usize, byte: u8| {
+        let room = session.room(length).unwrap();
+        assert_eq!(room.length(), length);
+        // SAFETY: no reader has these bytes.
+        rings.cell(&room).with_mut(|cell| unsafe { *cell = byte });
+        let _ = session.filled(length);
+    };
+    put(SMALLEST as usize, 1);
+    session.change_to(session.larger().unwrap());
+    put(1, 2);
+    if let Some(smaller) = session.smaller() {
+        session.change_to(smaller);
+    }
+    put(1, 3);
+}
+
+fn receives(header: &layout::Header, rings: &Rings) {
+    let session = session::Session::new(header, layout::Side::Passive, SMALLEST);
+    for (length, byte) in [(SMALLEST as usize, 1), (1, 2), (1, 3)] {
+        let at = loop {
+            let incoming = session.arrived().unwrap();
+            let at = session.at(&incoming, 0, length).unwrap();
+            if at.length() > 0 {
+                break at;
+            }
+            loom::thread::yield_now();
+        };
+        assert_eq!(at.length(), length);
+        // SAFETY: no sender has these bytes.
+        assert_eq!(rings.cell(&at).with(|cell| unsafe { *cell }), byte);
+        let _ = session.consumed(length);
+    }
+}
+
+/// A sender goes from a ring to the next one and back, while its reader follows: no byte is written before the one
+/// in its place is read, nor read before it is written, and all come in order.
+///
+/// Seen to fail where a ring is free before its reader has left it, and where what was written is published without
+/// order.
+#[test]
+fn a_reader_follows_from_ring_to_ring() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let begin = spawn(|| {
+            let header = layout::Header::default();
+            header.prepare(SMALLEST, 7);
+            let shared = Arc::new((header, Rings([0; 4].map(loom::cell::UnsafeCell::new))));
+            let other = shared.clone();
+            let sender = spawn(move || sends(&other.0, &other.1));
+            receives(&shared.0, &shared.1);
+            sender.join().unwrap();
+        });
+        begin.join().unwrap();
     });
 }
