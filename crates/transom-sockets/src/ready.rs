@@ -26,7 +26,7 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     let Ok(incoming) = session.arrived() else {
         socket.set_broken();
         let events = IN | RDNORM | OUT | WRNORM | ERR | HUP | RDHUP;
-        return Ready { events, input: u64::MAX, output: u64::MAX };
+        return Ready { events, input: u64::MAX, ends: u64::MAX, output: u64::MAX };
     };
     // As over TCP, a mark beyond what is received without being read keeps nobody waiting.
     let low = u64::from(session.end().low_water.load(Ordering::Relaxed));
@@ -51,9 +51,11 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
         events |= PRI;
     }
-    let ends = u64::from(incoming.finished) | u64::from(gone) << 1 | u64::from(read_shut) << 2;
-    let input = session.head_in() << interest::ENDS | ends;
-    Ready { events, input, output: session.times_full() << 1 | u64::from(gone) }
+    // A call of `shutdown` wakes whom any end wakes, and so does the answer of TCP's peer to it.
+    let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
+    let ends = u64::from(incoming.finished) | u64::from(gone) << 1 | shutdowns << 2;
+    let output = session.times_full() << 1 | u64::from(gone);
+    Ready { events, input: session.head_in(), ends, output }
 }
 
 /// A socket's readiness as far as its rings have it. `None`: the kernel says

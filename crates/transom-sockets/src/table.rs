@@ -111,9 +111,7 @@ static POOL: Mutex<Vec<&'static Socket>> = Mutex::new(Vec::new());
 
 impl Socket {
     fn new() -> &'static Socket {
-        if !super::user::is_prepared() {
-            super::user::prepare();
-        }
+        super::user::prepare_once();
         if let Some(used) = POOL.lock().and_then(|mut pool| pool.pop()) {
             return used;
         }

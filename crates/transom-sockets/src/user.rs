@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::process;
+use super::sys::Errno;
 
 std::arch::global_asm!(
     ".pushsection .text.transom_user,\"ax\",@progbits",
@@ -85,7 +86,15 @@ pub(crate) fn prepare() {
     transom_fault::recheck(u64::from(process::generation()), &[resume]);
 }
 
-/// Whether faults of a copy are taken care of: since the first TCP connection of this process.
+/// [`prepare`], if this process has not yet.
+#[inline]
+pub(crate) fn prepare_once() {
+    if !is_prepared() {
+        prepare();
+    }
+}
+
+/// Whether faults of a copy are taken care of: since the first call of this process that was served by way of them.
 #[inline]
 pub(crate) fn is_prepared() -> bool {
     transom_fault::is_installed()
@@ -98,12 +107,38 @@ pub(crate) fn is_prepared() -> bool {
 #[inline]
 pub(crate) unsafe fn fetch<T: Copy>(at: *const T) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
-    let size = size_of::<T>();
-    // SAFETY: the value has so many bytes.
-    let whole =
-        !at.is_null() && unsafe { copy(at.cast(), value.as_mut_ptr().cast(), size) } == size;
+    // SAFETY: the value has room for itself.
+    let whole = unsafe { fetch_into(at, value.as_mut_ptr(), 1) };
     // SAFETY: all of its bytes were written.
     whole.then(|| unsafe { value.assume_init() })
+}
+
+/// As [`fetch`], of so many values, to memory of this library's own. `false`: the program has not all of them.
+///
+/// # Safety
+/// As of `fetch`, and there is room for so many values at `to`.
+#[inline]
+pub(crate) unsafe fn fetch_into<T: Copy>(at: *const T, to: *mut T, count: usize) -> bool {
+    prepare_once();
+    let size = count * size_of::<T>();
+    // SAFETY: the caller's.
+    !at.is_null() && unsafe { copy(at.cast(), to.cast(), size) } == size
+}
+
+/// As [`fetch`], of an argument that may be none.
+///
+/// # Errors
+/// `EFAULT`: the program has no memory there.
+///
+/// # Safety
+/// As of `fetch`.
+#[inline]
+pub(crate) unsafe fn fetch_optional<T: Copy>(at: *const T) -> Result<Option<T>, Errno> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's.
+    unsafe { fetch(at) }.map(Some).ok_or(libc::EFAULT)
 }
 
 /// Give the program a value at this address. `false`: it has no memory there.

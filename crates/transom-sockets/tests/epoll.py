@@ -319,4 +319,13 @@ def polling_a_set():
     except OSError as x: n = err(x)
     return n, answer()
 
+@scenario
+def events_at_a_wrong_address():
+    out = []
+    for edge in (0, EDGE):
+        c, s = pair(); e = made(); control(e, ADD, s.fileno(), IN | edge); c.sendall(b"x"); polled(s, select.POLLIN, 5000)
+        n = libc.epoll_wait(e, ctypes.c_void_p(8), 3, 5000)
+        out += [n, errno.errorcode[ctypes.get_errno()], wait(e), wait(e, ms=0)]
+    return out
+
 if __name__ == "__main__": main(__file__)

@@ -61,12 +61,12 @@ fn programs_see_the_same_on_connections_that_have_lasted() {
 /// Sets, by every way in which a program can wait for one: whatever it gets is what it has given.
 #[test]
 fn epoll_sets_report_what_the_program_has_given() {
-    compare("epoll.py", 18, false);
+    compare("epoll.py", 19, false);
 }
 
 #[test]
 fn epoll_sets_report_what_the_program_has_given_of_switched_connections() {
-    compare("epoll.py", 18, true);
+    compare("epoll.py", 19, true);
 }
 
 /// Processes that start others, by every way, with handlers of `pthread_atfork` that use descriptors.

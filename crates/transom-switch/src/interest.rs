@@ -26,17 +26,16 @@ pub const EDGE: u32 = 1 << 31;
 
 /// Events that bytes which come may be.
 const ARRIVES: u32 = IN | PRI | RDNORM | 0x080;
-/// The lowest bits of [`Ready::input`] are those of ends.
-pub const ENDS: u32 = 3;
 
 /// The state of a socket at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// Which of the events hold.
     pub events: u32,
-    /// A number that changes whenever something new can be read: of positions, and in the lowest [`ENDS`] bits
-    /// of ends.
+    /// A number that changes whenever something new can be read.
     pub input: u64,
+    /// A number that changes whenever a direction ends, or this end asks for that.
+    pub ends: u64,
     /// A number that changes whenever a send has found no room.
     pub output: u64,
 }
@@ -46,6 +45,7 @@ pub struct Ready {
 pub struct Interest {
     wanted: u32,
     seen_input: Option<u64>,
+    seen_ends: Option<u64>,
     seen_output: Option<u64>,
     spent: bool,
 }
@@ -54,7 +54,7 @@ impl Interest {
     /// An entry with the events that `epoll_ctl` was given.
     #[must_use]
     pub fn new(wanted: u32) -> Interest {
-        Interest { wanted, seen_input: None, seen_output: None, spent: false }
+        Interest { wanted, seen_input: None, seen_ends: None, seen_output: None, spent: false }
     }
 
     /// The events that `epoll_ctl` was given.
@@ -78,25 +78,30 @@ impl Interest {
     #[must_use]
     pub fn report(&mut self, ready: &Ready) -> u32 {
         let events = ready.events & (self.wanted | ERR | HUP);
+        if events != 0 && self.wanted & EDGE != 0 {
+            // As the kernel's: bytes that come concern those who wait for input, an end concerns everyone, also
+            // if the bytes were read meanwhile.
+            let arrived = self.wanted & ARRIVES != 0 && self.seen_input != Some(ready.input);
+            let ended = self.seen_ends != Some(ready.ends);
+            let room = events & (OUT | WRNORM) != 0 && self.seen_output != Some(ready.output);
+            if !(arrived || ended || room) {
+                return 0;
+            }
+        }
+        self.report_anyway(ready)
+    }
+
+    /// As [`Interest::report`], where the kernel says that something has changed.
+    #[must_use]
+    pub fn report_anyway(&mut self, ready: &Ready) -> u32 {
+        let events = ready.events & (self.wanted | ERR | HUP);
         if events == 0 || self.spent {
             return 0;
         }
-        if self.wanted & EDGE != 0 {
-            // As the kernel's: bytes that come concern those who wait for input, an end concerns everyone, also
-            // if the bytes were read meanwhile.
-            let seen = self.seen_input;
-            let arrived = self.wanted & ARRIVES != 0
-                && seen.map(|seen| seen >> ENDS) != Some(ready.input >> ENDS);
-            let ended = seen.map(|seen| seen << (64 - ENDS)) != Some(ready.input << (64 - ENDS));
-            let output = events & (OUT | WRNORM) != 0;
-            if !(arrived || ended || output && self.seen_output != Some(ready.output)) {
-                return 0;
-            }
-            self.seen_input = Some(ready.input);
-            // Room that is not there now is still a change when it is.
-            if output {
-                self.seen_output = Some(ready.output);
-            }
+        (self.seen_input, self.seen_ends) = (Some(ready.input), Some(ready.ends));
+        // Room that is not there now is still a change when it is.
+        if events & (OUT | WRNORM) != 0 {
+            self.seen_output = Some(ready.output);
         }
         self.was_reported();
         events
@@ -108,7 +113,7 @@ mod tests {
     use super::*;
 
     fn ready(events: u32, input: u64, output: u64) -> Ready {
-        Ready { events, input, output }
+        Ready { events, input, output, ends: 0 }
     }
 
     #[test]
@@ -139,11 +144,26 @@ mod tests {
         let mut entry = Interest::new(OUT | EDGE);
         assert_eq!(entry.report(&ready(OUT, 0, 0)), OUT);
         assert_eq!(entry.report(&ready(IN | OUT, 8, 0)), 0, "bytes, which it does not wait for");
-        assert_eq!(entry.report(&ready(IN | OUT | HUP, 9, 0)), OUT | HUP, "an end");
+        let ended = |ends| Ready { ends, ..ready(IN | OUT | HUP, 8, 0) };
+        assert_eq!(entry.report(&ended(1)), OUT | HUP, "an end");
+        assert_eq!(entry.report(&ended(1)), 0);
+        assert_eq!(entry.report(&ended(2)), OUT | HUP, "this end has asked for one");
         let mut entry = Interest::new(IN | OUT | EDGE);
         assert_eq!(entry.report(&ready(OUT, 0, 0)), OUT);
         assert_eq!(entry.report(&ready(OUT, 8, 0)), OUT, "bytes that were read meanwhile");
         assert_eq!(entry.report(&ready(OUT, 8, 0)), 0);
+    }
+
+    #[test]
+    fn what_the_kernel_has_seen_is_reported_and_known_from_then_on() {
+        let mut entry = Interest::new(IN | OUT | EDGE);
+        assert_eq!(entry.report_anyway(&ready(IN | OUT, 0, 0)), IN | OUT);
+        assert_eq!(entry.report(&ready(IN | OUT, 0, 0)), 0);
+        assert_eq!(entry.report_anyway(&ready(IN | OUT, 0, 0)), IN | OUT, "seen once more");
+        assert_eq!(entry.report(&ready(OUT, 0, 1)), OUT);
+        let mut once = Interest::new(IN | EDGE | ONESHOT);
+        assert_eq!(once.report_anyway(&ready(IN, 0, 0)), IN);
+        assert_eq!(once.report_anyway(&ready(IN, 0, 0)), 0);
     }
 
     /// A send has found no room; bytes come in meanwhile; then there is room.

@@ -12,7 +12,7 @@ use super::wait::Wait;
 /// The first word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"trnsock1");
 /// The layout of this file. A side that finds another version stays with TCP.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Features that both sides must know: none yet. A side that finds one it lacks stays with TCP.
 pub const FEATURES: u32 = 0;
 /// Sizes of a side's smallest ring that are taken, in bytes: powers of two.
@@ -179,6 +179,8 @@ pub struct End {
     pub abortive: AtomicU32,
     /// Not 0: this end reads no more (`SHUT_RD`). 2: nor does the kernel.
     pub read_shut: AtomicU32,
+    /// Calls of `shutdown` at this end.
+    pub shutdowns: AtomicU32,
     /// 1: urgent bytes stay in the stream (`SO_OOBINLINE`).
     pub inline: AtomicU32,
     /// Bytes below which this end is not readable (`SO_RCVLOWAT`); 0 counts as 1.

@@ -6,6 +6,7 @@ use super::{answer, calls};
 use crate::stream::{self, Receive};
 use crate::sys::{self, Errno};
 use crate::table::Held;
+use crate::user;
 use crate::young::{self, Served, Use};
 
 const PIECE: usize = 64 << 10;
@@ -18,12 +19,12 @@ fn vectors(bytes: &mut [u8]) -> [libc::iovec; 1] {
 
 /// Send from a file, from its position or from the offset, which is moved.
 unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: usize) -> isize {
-    // SAFETY: the caller's, or null.
-    let given = unsafe { offset.as_mut() };
-    let begin = match &given {
-        Some(offset) => Ok(**offset),
-        None => sys::position(from),
+    // SAFETY: a plain word.
+    let given = match unsafe { user::fetch_optional(offset) } {
+        Ok(given) => given,
+        Err(error) => return sys::fail(error),
     };
+    let begin = given.map_or_else(|| sys::position(from), Ok);
     let Ok(mut at) = begin else { return sys::fail(libc::EINVAL) };
     let mut room = vec![0; count.min(PIECE)];
     let mut done = 0;
@@ -54,7 +55,8 @@ unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: 
         }
     }
     match given {
-        Some(offset) => *offset = at,
+        Some(_) if !user::put(offset, at) => end = Err(libc::EFAULT),
+        Some(_) => {}
         None => sys::set_position(from, at),
     }
     match end {

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use transom_switch::session::Road;
+use transom_switch::session::{Road, State};
 
 use super::calls;
 use crate::stream;
@@ -103,10 +103,15 @@ fn get(held: &Held, fd: c_int, level: c_int, name: c_int) -> Option<Kept> {
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
             Some(Kept::Number(end.peek_offset.load(Ordering::Relaxed).cast_signed() - 1))
         }
-        (libc::SOL_SOCKET, libc::SO_ERROR) if session.road_in() == Ok(Road::Ring) => {
-            // The kernel's error may come from doorbells that a process left when it ended.
+        (libc::SOL_SOCKET, libc::SO_ERROR) if session.state() == State::Claimed => {
+            let known = sys::option::<c_int>(fd, level, name).unwrap_or_default();
             held.look_at_tcp(fd);
-            Some(Kept::Number(stream::take_error(held, &session).unwrap_or(0)))
+            // Behind the change to the ring the kernel's error may come from doorbells that a process left when it
+            // ended.
+            let counts = known != 0 && session.road_in() != Ok(Road::Ring);
+            let error = stream::take_error(held, &session)
+                .or_else(|| (counts && held.report_end()).then_some(known));
+            Some(Kept::Number(error.unwrap_or(0)))
         }
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Some(flag(&end.no_delay)),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => Some(flag(&end.cork)),
@@ -138,8 +143,9 @@ calls! {
     }
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
+        let Some(held) = table::hold_known(fd) else { return next(fd, level, name, to, size) };
         let given = user::fetch(size).filter(|size| !to.is_null() && i32::try_from(*size).is_ok());
-        let kept = table::hold_known(fd).and_then(|held| get(&held, fd, level, name));
+        let kept = get(&held, fd, level, name);
         let (Some(kept), Some(room)) = (kept, given) else { return next(fd, level, name, to, size) };
         let (number, name) = match kept {
             Kept::Number(value) => (value.to_ne_bytes(), None),

@@ -1,16 +1,9 @@
 //! `syscall`: a system call by its number, which is served as the call of its name is.
 
-use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::ffi::{c_int, c_long, c_uint};
 
 use super::{calls, descriptors, io, move_bytes, options, sockets, start, waits};
 use crate::young;
-
-/// The mask of `pselect6`: where it is, and how long.
-#[repr(C)]
-struct Mask {
-    at: *const c_void,
-    _length: usize,
-}
 
 calls! {
     fn syscall(
@@ -60,6 +53,7 @@ calls! {
             libc::SYS_listen => c_long::from(sockets::listen(fd, b as c_int)),
             libc::SYS_accept => c_long::from(sockets::accept(fd, b as _, c as _)),
             libc::SYS_accept4 => c_long::from(sockets::accept4(fd, b as _, c as _, d as c_int)),
+            libc::SYS_getpeername => c_long::from(sockets::getpeername(fd, b as _, c as _)),
             libc::SYS_shutdown => c_long::from(sockets::shutdown(fd, b as c_int)),
             libc::SYS_poll => c_long::from(waits::poll(a as _, b as libc::nfds_t, c as c_int)),
             libc::SYS_ppoll => {
@@ -67,8 +61,11 @@ calls! {
             }
             libc::SYS_select => c_long::from(waits::select(fd, b as _, c as _, d as _, e as _)),
             libc::SYS_pselect6 => {
-                let mask = (f as *const Mask).as_ref().map_or(std::ptr::null(), |mask| mask.at);
-                c_long::from(waits::pselect(fd, b as _, c as _, d as _, e as _, mask))
+                let sets = [b, c, d].map(|set| set as *mut libc::fd_set);
+                match waits::pselect6(fd, sets, e as _, f) {
+                    Some(done) => c_long::from(done),
+                    None => next(number, a, b, c, d, e, f),
+                }
             }
             libc::SYS_epoll_create => c_long::from(waits::epoll_create(fd)),
             libc::SYS_epoll_create1 => c_long::from(waits::epoll_create1(fd)),

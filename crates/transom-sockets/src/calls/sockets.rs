@@ -9,19 +9,28 @@ use crate::epoll;
 use crate::offer;
 use crate::said::{self, Why};
 use crate::stream;
+use crate::sys;
 use crate::table::{self, Entry};
+use crate::user;
 use crate::young::{self, Served, Use};
 
 type Address = *const c_void;
 type Size = libc::socklen_t;
 
-/// The address that a call was given.
+/// The address that a call was given. `None`: no address of the Internet, or none at all.
 unsafe fn address(at: Address, size: Size) -> Option<std::net::SocketAddr> {
-    if at.is_null() || size as usize > 128 {
-        return None;
-    }
-    // SAFETY: the caller has so many bytes there.
-    offer::address(unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size as usize) })
+    let mut bytes = [0_u8; 28];
+    let length = bytes.len().min(size as usize);
+    // SAFETY: there is room for so many bytes.
+    let whole = unsafe { user::fetch_into(at.cast(), bytes.as_mut_ptr(), length) };
+    offer::address(bytes.get(..length).filter(|_| whole)?)
+}
+
+/// Whether a call was given an address of no family, which ends a connection (connect(2)).
+unsafe fn is_none(at: Address, size: Size) -> bool {
+    // SAFETY: a plain word.
+    let family = unsafe { user::fetch(at.cast::<libc::sa_family_t>()) };
+    size >= 2 && family == Some(libc::AF_UNSPEC as libc::sa_family_t)
 }
 
 calls! {
@@ -59,9 +68,8 @@ calls! {
             Entry::Socket(socket) => !socket.is_attached(),
             _ => false,
         };
-        let ends = !mine && address(to, size).is_none() && size >= 2;
-        if let (true, Some(held)) = (ends, table::hold_known(fd))
-            && let Some(session) = held.session()
+        if let (false, Some(held)) = (mine, table::hold_known(fd))
+            && let (true, Some(session)) = (is_none(to, size), held.session())
         {
             // Without an address the connection is reset.
             session.end().abortive.store(1, std::sync::atomic::Ordering::Relaxed);
@@ -102,6 +110,14 @@ calls! {
         let new = next(fd, from, size, flags);
         accepted(fd, new);
         new
+    }
+
+    fn getpeername(fd: c_int, to: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
+        let held = table::hold_known(fd);
+        match held.as_ref().and_then(|held| held.session()) {
+            Some(session) if stream::is_over(&session) => sys::fail(libc::ENOTCONN) as c_int,
+            _ => next(fd, to, size),
+        }
     }
 
     fn shutdown(fd: c_int, how: c_int) -> c_int, -1; |next| {

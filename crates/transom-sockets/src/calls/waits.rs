@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_void};
 use super::{answer_int, calls};
 use crate::epoll;
 use crate::ready;
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::table::{self, Entry};
+use crate::user;
 
 type Mask = *const c_void;
 type Time = *const libc::timespec;
@@ -18,28 +19,67 @@ fn of_milliseconds(limit: c_int) -> Option<u64> {
     u64::try_from(limit).ok().map(|limit| limit * 1_000_000)
 }
 
-/// `Err`: the time is none.
-unsafe fn of_time(time: Time) -> Result<Option<u64>, ()> {
-    // SAFETY: the caller's, or null.
-    let Some(time) = (unsafe { time.as_ref() }) else { return Ok(None) };
+/// The time and the mask of a call: `EINVAL` or `EFAULT`, as the kernel says it.
+unsafe fn limits(time: Time, mask: Mask) -> Result<(Option<u64>, Signals), Errno> {
+    // SAFETY: the caller's arguments.
+    unsafe { Ok((of_time(time)?, of_mask(mask)?)) }
+}
+
+unsafe fn of_time(time: Time) -> Result<Option<u64>, Errno> {
+    // SAFETY: plain words.
+    let Some(time) = (unsafe { user::fetch_optional(time) })? else { return Ok(None) };
     if time.tv_sec < 0 || !(0..1_000_000_000).contains(&time.tv_nsec) {
-        return Err(());
+        return Err(libc::EINVAL);
     }
     Ok(Some((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)))
 }
+
+/// Signals that a call lets through while it waits, as the kernel has them.
+type Signals = Option<u64>;
+
+unsafe fn of_mask(mask: Mask) -> Result<Signals, Errno> {
+    // SAFETY: a plain word.
+    unsafe { user::fetch_optional(mask.cast::<u64>()) }
+}
+
+fn place(signals: &Signals) -> Mask {
+    signals.as_ref().map_or(std::ptr::null(), |signals| std::ptr::from_ref(signals).cast())
+}
+
+/// Copies of a few entries lie on the stack.
+const FEW: usize = 8;
 
 unsafe fn poll_ours(
     fds: Entries,
     count: libc::nfds_t,
     limit: Option<u64>,
-    mask: Mask,
+    signals: Signals,
 ) -> Option<c_int> {
-    if fds.is_null() || count == 0 || count > 1 << 20 {
+    const NONE: libc::pollfd = libc::pollfd { fd: -1, events: 0, revents: 0 };
+    if count == 0 || count > 1 << 20 {
         return None;
     }
-    // SAFETY: the caller has so many entries.
-    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
-    ready::poll(fds, limit, mask).map(answer_int)
+    let count = count as usize;
+    let (mut few, mut many) = ([NONE; FEW], Vec::new());
+    let entries = if count <= FEW {
+        few.get_mut(..count)?
+    } else {
+        many.resize(count, NONE);
+        many.as_mut_slice()
+    };
+    // SAFETY: plain words, and as much room. The kernel answers where the program has no memory.
+    if !unsafe { user::fetch_into(fds, entries.as_mut_ptr(), count) } {
+        return None;
+    }
+    let done = ready::poll(entries, limit, place(&signals))?;
+    for (at, entry) in entries.iter().enumerate() {
+        // SAFETY: the address of a part of what was read above, which nothing refers to.
+        let place = unsafe { &raw mut (*fds.wrapping_add(at)).revents };
+        if !user::put(place, entry.revents) {
+            return Some(sys::fail(libc::EFAULT) as c_int);
+        }
+    }
+    Some(answer_int(done))
 }
 
 unsafe fn epoll_ours(
@@ -50,30 +90,39 @@ unsafe fn epoll_ours(
     mask: Mask,
 ) -> Option<c_int> {
     let Entry::Set(ours) = table::entry(set) else { return None };
-    if most <= 0 || events.is_null() {
-        return None;
-    }
-    // SAFETY: the caller has room for so many events, and the mask is the caller's.
-    let done = unsafe {
-        let events = std::slice::from_raw_parts_mut(events, most as usize);
-        ours.wait(set, events, limit, mask)
-    };
-    Some(answer_int(done))
+    let most = usize::try_from(most).ok().filter(|most| (1..=MOST_EVENTS).contains(most))?;
+    // SAFETY: the mask is the caller's.
+    let signals = unsafe { of_mask(mask) }.ok()?;
+    Some(answer_int(ours.wait(set, (events, most), limit, place(&signals))))
 }
+
+/// EP_MAX_EVENTS of the kernel's.
+const MOST_EVENTS: usize = i32::MAX as usize / size_of::<libc::epoll_event>();
 
 const WORD: usize = 64;
 
-/// The descriptors of up to three sets of `select`, below `count`.
+/// The descriptors of up to three sets of `select`, below a count: those of the program, and copies.
 struct Sets {
     at: [*mut u64; 3],
-    words: usize,
+    words: [Vec<u64>; 3],
 }
 
 impl Sets {
+    /// `None`: the program has no memory at one of them.
+    fn fetch(at: [*mut u64; 3], count: usize) -> Option<Sets> {
+        let mut words = [const { Vec::new() }; 3];
+        for (at, words) in at.into_iter().zip(&mut words).filter(|(at, _)| !at.is_null()) {
+            words.resize(count.div_ceil(WORD), 0);
+            // SAFETY: plain words, and as much room.
+            if !unsafe { user::fetch_into(at, words.as_mut_ptr(), words.len()) } {
+                return None;
+            }
+        }
+        Some(Sets { at, words })
+    }
+
     fn has(&self, set: usize, fd: usize) -> bool {
-        // SAFETY: the caller has sets of so many words, or null.
-        !self.at[set].is_null()
-            && unsafe { *self.at[set].wrapping_add(fd / WORD) } >> (fd % WORD) & 1 == 1
+        self.words[set].get(fd / WORD).is_some_and(|word| word >> (fd % WORD) & 1 == 1)
     }
 
     fn entries(&self, count: usize) -> Vec<libc::pollfd> {
@@ -86,7 +135,8 @@ impl Sets {
         (0..count).filter_map(of).collect()
     }
 
-    fn fill(&self, entries: &[libc::pollfd]) -> usize {
+    /// Give the program what was found; how much that is.
+    fn fill(&mut self, entries: &[libc::pollfd]) -> Result<usize, Errno> {
         let masks = [
             libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP,
             libc::POLLOUT | libc::POLLERR,
@@ -94,24 +144,24 @@ impl Sets {
         ];
         let mut count = 0;
         let asked = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
-        for set in 0..3 {
-            if self.at[set].is_null() {
-                continue;
-            }
-            for word in 0..self.words {
-                // SAFETY: as of `has`.
-                unsafe { *self.at[set].wrapping_add(word) = 0 };
-            }
+        for (set, words) in self.words.iter_mut().enumerate() {
+            words.fill(0);
             for entry in entries {
                 if entry.revents & masks[set] != 0 && entry.events & asked[set] != 0 {
                     let fd = entry.fd as usize;
-                    // SAFETY: as of `has`.
-                    unsafe { *self.at[set].wrapping_add(fd / WORD) |= 1 << (fd % WORD) };
+                    if let Some(word) = words.get_mut(fd / WORD) {
+                        *word |= 1 << (fd % WORD);
+                    }
                     count += 1;
                 }
             }
+            for (at, word) in words.iter().enumerate() {
+                if !user::put(self.at[set].wrapping_add(at), *word) {
+                    return Err(libc::EFAULT);
+                }
+            }
         }
-        count
+        Ok(count)
     }
 }
 
@@ -122,23 +172,51 @@ fn may_be_ours(entries: &[libc::pollfd]) -> bool {
     })
 }
 
-fn select_ours(count: c_int, sets: [Fds; 3], limit: Option<u64>, mask: Mask) -> Option<c_int> {
+fn select_ours(
+    count: c_int,
+    sets: [Fds; 3],
+    limit: Option<u64>,
+    signals: Signals,
+) -> Option<c_int> {
     let count = usize::try_from(count).ok().filter(|count| *count <= 65_536)?;
-    let sets = Sets { at: sets.map(<*mut libc::fd_set>::cast), words: count.div_ceil(WORD) };
+    let mut sets = Sets::fetch(sets.map(<*mut libc::fd_set>::cast), count)?;
     let mut entries = sets.entries(count);
     if !may_be_ours(&entries) {
         return None;
     }
-    let done = ready::poll(&mut entries, limit, mask)?;
+    let done = ready::poll(&mut entries, limit, place(&signals))?;
     if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
         return Some(sys::fail(libc::EBADF) as c_int);
     }
-    Some(answer_int(done.map(|_| sets.fill(&entries))))
+    Some(answer_int(done.and_then(|_| sets.fill(&entries))))
+}
+
+/// The mask of the system call `pselect6`: where it is, and how long.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Pack {
+    at: Mask,
+    _length: usize,
+}
+
+/// `pselect6`, which has a pack for its mask.
+pub(super) unsafe fn pselect6(
+    count: c_int,
+    [reads, writes, others]: [Fds; 3],
+    time: Time,
+    pack: usize,
+) -> Option<c_int> {
+    // SAFETY: plain words, and the caller's call.
+    unsafe {
+        let pack = user::fetch_optional(pack as *const Pack).ok()?;
+        let mask = pack.map_or(std::ptr::null(), |pack| pack.at);
+        Some(pselect(count, reads, writes, others, time, mask))
+    }
 }
 
 calls! {
     fn poll(fds: Entries, count: libc::nfds_t, limit: c_int) -> c_int, -1; |next| {
-        match poll_ours(fds, count, of_milliseconds(limit), std::ptr::null()) {
+        match poll_ours(fds, count, of_milliseconds(limit), None) {
             Some(done) => done,
             None => next(fds, count, limit),
         }
@@ -150,7 +228,7 @@ calls! {
 
     fn __poll_chk(fds: Entries, count: libc::nfds_t, limit: c_int, room: usize) -> c_int, -1; |next| {
         let fits = count as usize <= room / size_of::<libc::pollfd>();
-        let ours = if fits { poll_ours(fds, count, of_milliseconds(limit), std::ptr::null()) } else { None };
+        let ours = if fits { poll_ours(fds, count, of_milliseconds(limit), None) } else { None };
         match ours {
             Some(done) => done,
             None => next(fds, count, limit, room),
@@ -158,9 +236,9 @@ calls! {
     }
 
     fn ppoll(fds: Entries, count: libc::nfds_t, time: Time, mask: Mask) -> c_int, -1; |next| {
-        let ours = match of_time(time) {
-            Ok(limit) => poll_ours(fds, count, limit, mask),
-            Err(()) => None,
+        let ours = match limits(time, mask) {
+            Ok((limit, signals)) => poll_ours(fds, count, limit, signals),
+            Err(error) => Some(sys::fail(error) as c_int),
         };
         match ours {
             Some(done) => done,
@@ -170,9 +248,10 @@ calls! {
 
     fn __ppoll_chk(fds: Entries, count: libc::nfds_t, time: Time, mask: Mask, room: usize) -> c_int, -1; |next| {
         let fits = count as usize <= room / size_of::<libc::pollfd>();
-        let ours = match of_time(time) {
-            Ok(limit) if fits => poll_ours(fds, count, limit, mask),
-            _ => None,
+        let ours = match limits(time, mask) {
+            Ok((limit, signals)) if fits => poll_ours(fds, count, limit, signals),
+            Ok(_) => None,
+            Err(error) => Some(sys::fail(error) as c_int),
         };
         match ours {
             Some(done) => done,
@@ -181,22 +260,24 @@ calls! {
     }
 
     fn select(count: c_int, reads: Fds, writes: Fds, others: Fds, time: *mut libc::timeval) -> c_int, -1; |next| {
-        let limit = match time.as_ref() {
-            None => Some(None),
-            Some(time) if time.tv_sec >= 0 && time.tv_usec >= 0 => {
+        let limit = match user::fetch_optional(time) {
+            Err(error) => return sys::fail(error) as c_int,
+            Ok(None) => Some(None),
+            Ok(Some(time)) if time.tv_sec >= 0 && time.tv_usec >= 0 => {
                 let micro = (time.tv_sec as u64).saturating_mul(1_000_000).saturating_add(time.tv_usec as u64);
                 Some(Some(micro.saturating_mul(1000)))
             }
-            Some(_) => None,
+            _ => None,
         };
         let begin = sys::now();
-        let ours = limit.and_then(|limit| select_ours(count, [reads, writes, others], limit, std::ptr::null()));
+        let ours = limit.and_then(|limit| select_ours(count, [reads, writes, others], limit, None));
         let Some(done) = ours else { return next(count, reads, writes, others, time) };
-        if let (Some(time), Some(Some(limit))) = (time.as_mut(), limit) {
+        if let Some(Some(limit)) = limit {
             // As Linux does: what is left.
             let left = limit.saturating_sub(sys::now() - begin);
-            time.tv_sec = (left / 1_000_000_000) as libc::time_t;
-            time.tv_usec = (left % 1_000_000_000 / 1000) as libc::suseconds_t;
+            let tv_sec = (left / 1_000_000_000) as libc::time_t;
+            let tv_usec = (left % 1_000_000_000 / 1000) as libc::suseconds_t;
+            user::put(time, libc::timeval { tv_sec, tv_usec });
         }
         done
     }
@@ -206,9 +287,9 @@ calls! {
     }
 
     fn pselect(count: c_int, reads: Fds, writes: Fds, others: Fds, time: Time, mask: Mask) -> c_int, -1; |next| {
-        let ours = match of_time(time) {
-            Ok(limit) => select_ours(count, [reads, writes, others], limit, mask),
-            Err(()) => None,
+        let ours = match limits(time, mask) {
+            Ok((limit, signals)) => select_ours(count, [reads, writes, others], limit, signals),
+            Err(error) => Some(sys::fail(error) as c_int),
         };
         match ours {
             Some(done) => done,
@@ -233,8 +314,14 @@ calls! {
     }
 
     fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: Events) -> c_int, -1; |next| {
-        let given = event.as_ref().copied();
-        match epoll::control(set, what, fd, given) {
+        let given = if what == libc::EPOLL_CTL_DEL { None } else { user::fetch(event) };
+        // Of a wrong address the kernel says so.
+        let ours = if given.is_some() || what == libc::EPOLL_CTL_DEL {
+            epoll::control(set, what, fd, given)
+        } else {
+            None
+        };
+        match ours {
             Some(done) => answer_int(done),
             None => next(set, what, fd, event),
         }
@@ -257,7 +344,7 @@ calls! {
     fn epoll_pwait2(set: c_int, events: Events, most: c_int, time: Time, mask: Mask) -> c_int, -1; |next| {
         let ours = match of_time(time) {
             Ok(limit) => epoll_ours(set, events, most, limit, mask),
-            Err(()) => None,
+            Err(error) => Some(sys::fail(error) as c_int),
         };
         match ours {
             Some(done) => done,

@@ -282,9 +282,9 @@ pub(crate) fn taken(socket: &Socket) {
     }
 }
 
-/// A send has found no room: sets that have reported room before report it again once there is some, to threads
-/// that sleep in them already, too.
-pub(crate) fn found_full(socket: &Socket) {
+/// A send has found no room, or this end has asked for an end: sets report what they have reported before once it
+/// holds again, to threads that sleep in them already, too.
+pub(crate) fn changed(socket: &Socket) {
     each_slot(socket, |set, inner, at| {
         inner.renewed(at, set);
         if set.nested.load(Ordering::SeqCst) {

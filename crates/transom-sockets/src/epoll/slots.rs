@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use transom_switch::interest::{self, Interest};
+use transom_switch::interest::{self, Interest, Ready};
 use transom_switch::session::{Road, Session};
 
 use super::{Set, outside};
@@ -12,6 +12,7 @@ use crate::ready;
 use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
+use crate::user;
 
 /// Events of ordinary bytes and room, by which the kernel tells doorbells and the first bytes of a switched
 /// socket from what other entries report that have the same data.
@@ -314,22 +315,26 @@ impl Slots {
                 }
                 events
             }
-            None if session.sends_by_ring() => {
-                let room = interest::OUT | interest::WRNORM;
-                let mut events = if session.is_writable() { room } else { 0 };
-                // The kernel reports edges of what came over TCP, and a level with the next call that asks it.
-                if events != 0 && slot.interest.wanted() & interest::EDGE == 0 {
-                    let unread = stream::unread(&session, slot.fd);
-                    if unread.unwrap_or_else(|| sys::unread(slot.fd)) > 0 {
-                        events |= interest::IN | interest::RDNORM;
-                    }
+            None => {
+                let Some(mut room) = self.room(at, &session) else { return 0 };
+                let slot = &mut self.slots[at as usize];
+                // An event has all that holds (epoll_ctl(2)), what the kernel knows of included.
+                let unread = stream::unread(&session, slot.fd);
+                if unread.unwrap_or_else(|| sys::unread(slot.fd)) > 0 {
+                    room.events |= interest::IN | interest::RDNORM;
                 }
-                let output = session.times_full() << 1;
-                let found = interest::Ready { events, input: 0, output };
-                slot.interest.report(&found)
+                slot.interest.report(&room)
             }
-            None => 0,
         }
+    }
+
+    /// That a socket whose bytes come over TCP still can send by its ring, if its entry waits for that.
+    fn room(&self, at: u32, session: &Session<'_>) -> Option<Ready> {
+        let room = interest::OUT | interest::WRNORM;
+        let wanted = self.slots[at as usize].interest.wanted() & room != 0;
+        let there = wanted && session.sends_by_ring() && session.is_writable();
+        let output = session.times_full() << 1;
+        there.then(|| Ready { events: room, output, ..Ready::default() })
     }
 
     pub(super) fn is_ready(&self, at: u32) -> bool {
@@ -341,10 +346,19 @@ impl Slots {
             None if session.sends_by_ring() && session.is_writable() => {
                 let events = interest::OUT | interest::WRNORM;
                 let output = session.times_full() << 1;
-                slot.interest.clone().report(&interest::Ready { events, input: 0, output }) != 0
+                slot.interest.clone().report(&interest::Ready {
+                    events,
+                    output,
+                    ..interest::Ready::default()
+                }) != 0
             }
             None => false,
         }
+    }
+
+    /// Whether bytes of a hot socket come over TCP still: the kernel has a part of its events.
+    pub(super) fn is_between(&self) -> bool {
+        self.hot.iter().any(|at| self.slots[*at as usize].kernel == Kernel::Tcp)
     }
 
     pub(super) fn has_ready(&self) -> bool {
@@ -373,17 +387,25 @@ impl Slots {
         }
     }
 
-    /// Events of hot slots that this turn has not reported.
-    pub(super) fn collect(&mut self, epoll: c_int, events: &mut [libc::epoll_event]) -> usize {
-        let mut count = 0;
+    /// Events of hot slots that this turn has not reported, behind the first `count` of the program's room; how many
+    /// there are with those.
+    ///
+    /// # Errors
+    /// `EFAULT`: the program has no memory for the first one.
+    pub(super) fn collect(
+        &mut self,
+        epoll: c_int,
+        (events, most): (*mut libc::epoll_event, usize),
+        mut count: usize,
+    ) -> Result<usize, Errno> {
         let length = self.hot.len();
         if length == 0 {
-            return 0;
+            return Ok(count);
         }
         // Others come first the next time, should the room end.
         let start = self.turn as usize % length;
         for step in 0..length {
-            if count == events.len() {
+            if count == most {
                 break;
             }
             let at = self.hot[(start + step) % length];
@@ -397,13 +419,18 @@ impl Slots {
                 continue;
             }
             (slot.idle, slot.reported) = (0, self.turn);
-            events[count] = libc::epoll_event { events: found, u64: slot.data };
+            let event = libc::epoll_event { events: found, u64: slot.data };
+            if !user::put(events.wrapping_add(count), event) {
+                // The next call reports it.
+                slot.interest = Interest::new(slot.interest.wanted());
+                return if count > 0 { Ok(count) } else { Err(libc::EFAULT) };
+            }
             count += 1;
         }
         if length > FEW {
             self.cool();
         }
-        count
+        Ok(count)
     }
 
     /// Leave sockets to the kernel that have had nothing for some turns.
@@ -488,17 +515,19 @@ impl Slots {
         } else if self.slots[at as usize].interest.is_spent() {
             0
         } else {
-            // Bytes come over TCP: the kernel's answer is the program's.
+            // Bytes come over TCP: the kernel's answer is the program's, but for room in the ring.
             let mut events = found & (wanted | interest::ERR | interest::HUP);
             let room = interest::OUT | interest::WRNORM;
             let rooms = session.sends_by_ring() && events & room != 0;
             if rooms {
                 events &= !room;
             }
-            let once = events != 0 && wanted & interest::ONESHOT != 0;
-            if once {
-                self.slots[at as usize].interest.was_reported();
+            if events != 0 {
+                let more = self.room(at, &session).unwrap_or_default();
+                let all = Ready { events: events | more.events, ..more };
+                events = self.slots[at as usize].interest.report_anyway(&all);
             }
+            let once = events != 0 && wanted & interest::ONESHOT != 0;
             if rooms || once {
                 let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
             }

@@ -73,42 +73,38 @@ impl Set {
         if self.waiters.has(SEVERAL) { 0 } else { next_sleep() }
     }
 
-    /// `epoll_pwait`.
-    ///
-    /// # Safety
-    /// The mask is a kernel's signal mask, or null.
-    pub(crate) unsafe fn wait(
+    /// `epoll_pwait`. The program need not have memory for its events. The mask is a kernel's signal mask, or null.
+    pub(crate) fn wait(
         &'static self,
         epoll: c_int,
-        events: &mut [libc::epoll_event],
+        (events, most): (*mut libc::epoll_event, usize),
         limit: Option<u64>,
         mask: *const c_void,
     ) -> Result<usize, Errno> {
-        let ask = |events: &mut [libc::epoll_event], limit: Option<u64>| {
-            // SAFETY: the slice has room for as many events as it says; the mask is the caller's.
-            unsafe {
-                let most = events.len() as c_int;
-                sys::epoll_wait(epoll, events.as_mut_ptr(), most, limit, mask)
-            }
+        let ask = |limit: Option<u64>| {
+            // SAFETY: the kernel writes no more events than there is room for, as the program says.
+            unsafe { sys::epoll_wait(epoll, events, most as c_int, limit, mask) }
         };
         let (over, mut deadline) = (limit == Some(0), None);
+        let mut looked = false;
         let _inside = Inside::new(self);
         loop {
-            let Some(mut inner) = self.lock() else { return ask(events, limit) };
+            let Some(mut inner) = self.lock() else { return ask(limit) };
             inner.turn = inner.turn.wrapping_add(1);
             let hot = !inner.hot.is_empty();
             // The kernel comes first in some calls: as many busy sockets as there is room for would hide
-            // timers, listeners and idle connections.
-            let asks = hot && inner.turn % TURNS == 0 && inner.has_ready();
+            // timers, listeners and idle connections. So it does where it has a part of an event.
+            let in_turn = hot && inner.turn % TURNS == 0 && inner.has_ready();
+            let asks = in_turn || !std::mem::replace(&mut looked, true) && inner.is_between();
             if !asks {
-                let count = inner.collect(epoll, events);
+                let count = inner.collect(epoll, (events, most), 0)?;
                 if count > 0 {
                     return Ok(self.found(&inner, count));
                 }
             }
             drop(inner);
             let asked = if asks || over {
-                ask(events, Some(0))
+                ask(Some(0))
             } else {
                 let now = sys::now();
                 if let (None, Some(limit)) = (deadline, limit) {
@@ -123,10 +119,7 @@ impl Set {
                 let left = || deadline.map(|deadline| deadline.saturating_sub(sys::now()));
                 match self.asleep(|most| {
                     let left = left();
-                    ask(
-                        events,
-                        left.map_or(most, |left| Some(most.map_or(left, |most| left.min(most)))),
-                    )
+                    ask(left.map_or(most, |left| Some(most.map_or(left, |most| left.min(most)))))
                 }) {
                     Some(slept) => slept,
                     None => continue,
@@ -134,8 +127,15 @@ impl Set {
             };
             let Some(mut inner) = self.lock() else { return asked };
             // The same doorbell serves all hot sockets.
-            let mut count = inner.translate(epoll, &mut events[..asked.unwrap_or_default()]);
-            count += inner.collect(epoll, &mut events[count..]);
+            let asked_for = asked.unwrap_or_default();
+            let count = if asked_for > 0 {
+                // SAFETY: the kernel has just written so many.
+                let events = unsafe { std::slice::from_raw_parts_mut(events, asked_for) };
+                inner.translate(epoll, events)
+            } else {
+                0
+            };
+            let count = inner.collect(epoll, (events, most), count)?;
             if count > 0 {
                 return Ok(self.found(&inner, count));
             }

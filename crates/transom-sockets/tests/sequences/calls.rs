@@ -40,7 +40,7 @@ const KINDS: &[(usize, Kind)] = &[
     (2, together::is_interrupted),
     (2, together::has_two_threads),
     (1, shuts_down),
-    (1, is_wrong),
+    (2, is_wrong),
 ];
 
 /// One step: some call on some end.
@@ -634,6 +634,10 @@ fn shuts_down(world: &mut World) {
     world.answer(&format!("{end} shutdown({how})"), done as isize);
 }
 
+/// The last bytes of the lower half of the addresses: an entry of `poll` begins there, and ends where a program has
+/// no memory.
+const WRONG_END: usize = 0x7FFF_FFFF_EFF8;
+
 /// Arguments that no call takes.
 fn is_wrong(world: &mut World) {
     let end = world.random.below(2);
@@ -642,9 +646,41 @@ fn is_wrong(world: &mut World) {
     let none = libc::iovec { iov_base: bad, iov_len: 1 };
     let long = libc::iovec { iov_base: bad, iov_len: usize::MAX };
     let (can_send, unread) = (!world.ends[end].finished, world.ends[end].unread > 0);
+    let set = a_set(world).map_or(-1, |(_, set)| set);
+    let mut one = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    let mut reads = [0_u64; 16];
+    reads[fd as usize / 64] |= 1 << (fd % 64);
+    let (fds, none_of): (*mut libc::fd_set, _) = (reads.as_mut_ptr().cast(), std::ptr::null_mut());
+    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the calls refuse these.
     let done = unsafe {
-        match world.random.below(11) {
+        match world.random.below(24) {
+            11 => libc::poll(bad.cast(), 1, 0) as isize,
+            12 => libc::poll(WRONG_END as *mut libc::pollfd, 2, 0) as isize,
+            // The C library itself reads the times of these three.
+            13 => libc::syscall(libc::SYS_ppoll, &raw mut one, 1, bad, 0, 8) as isize,
+            14 => libc::ppoll(&raw mut one, 1, &raw const no_time, bad.cast()) as isize,
+            15 => libc::select(fd + 1, bad.cast(), none_of, none_of, none_of.cast()) as isize,
+            16 => libc::syscall(libc::SYS_select, fd + 1, 0, fds, 0, bad) as isize,
+            17 => libc::pselect(
+                fd + 1,
+                fds,
+                none_of,
+                bad.cast(),
+                &raw const no_time,
+                std::ptr::null(),
+            ) as isize,
+            18 => libc::syscall(libc::SYS_pselect6, fd + 1, fds, 0, 0, &raw const no_time, bad)
+                as isize,
+            19 => libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, bad.cast()) as isize,
+            20 => libc::epoll_ctl(set, libc::EPOLL_CTL_MOD, fd, bad.cast()) as isize,
+            // Without an event it is no error; a doorbell is one for the kernel.
+            21 => {
+                libc::epoll_wait(set, bad.cast(), 3, 0);
+                0
+            }
+            22 => libc::epoll_wait(set, bad.cast(), 0, 0) as isize,
+            23 => libc::sendfile(fd, world.file, bad.cast(), 0),
             0 => libc::writev(fd, &raw const none, -1),
             1 => libc::readv(fd, &raw const none, 2000),
             2 => libc::lseek(fd, 0, libc::SEEK_CUR) as isize,

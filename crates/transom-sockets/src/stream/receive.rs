@@ -1,0 +1,353 @@
+//! Receiving.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+use transom_switch::session::{Road, Session, Stretches};
+
+use super::ends::{end_of_input, is_look};
+use super::patience::Patience;
+use super::vectors::{Vector, checked, copy, cut};
+use super::{PIECE, advance, broken, is_nonblocking, wake};
+use crate::control;
+use crate::epoll;
+use crate::sys::{self, Errno};
+use crate::table::Socket;
+
+/// The outcome of an attempt to receive.
+enum Got {
+    Bytes(usize),
+    /// Nothing now. The road says where to wait.
+    Nothing(Road),
+}
+
+/// How a call receives.
+pub(crate) struct Receive<'a> {
+    pub(crate) vectors: &'a [Vector],
+    pub(crate) flags: c_int,
+    /// Flags of the message and control data; while TCP is used, the kernel fills them.
+    pub(crate) message: Option<&'a mut libc::msghdr>,
+}
+
+/// A flag of this library's own, in no program's way: a look begins at what is read next, whatever SO_PEEK_OFF
+/// says.
+pub(crate) const FROM_NEXT: c_int = 1 << 29;
+
+/// Receive.
+pub(crate) fn receive(held: &Socket, fd: c_int, mut what: Receive<'_>) -> Result<usize, Errno> {
+    let Some(session) = held.session() else { return Err(libc::EBADF) };
+    let room = what.message.as_ref().map_or(0, |message| message.msg_controllen);
+    let got = receive_bytes(held, &session, fd, &mut what)?;
+    if let Some(message) = what.message
+        && session.road_in() == Ok(Road::Ring)
+    {
+        // SAFETY: the caller's message.
+        unsafe { control::put((held, fd), &session, message, (room, got)) };
+    }
+    Ok(got)
+}
+
+fn receive_bytes(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &mut Receive<'_>,
+) -> Result<usize, Errno> {
+    if what.flags & libc::MSG_OOB != 0 && session.road_in() == Ok(Road::Ring) {
+        return receive_urgent(session, what);
+    }
+    if what.flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(libc::EAGAIN);
+    }
+    let wanted = checked(what.vectors)?;
+    let peek = what.flags & libc::MSG_PEEK != 0;
+    let by_offset = what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
+    // A call that waits does so for this much: SO_RCVLOWAT (socket(7)), or all of it (recv(2)).
+    let low_water = session.end().low_water.load(Ordering::Relaxed).max(1) as usize;
+    let least = if what.flags & libc::MSG_WAITALL != 0 { wanted } else { low_water.min(wanted) };
+    let mut done = 0;
+    let mut patience = Patience::default();
+    loop {
+        let over_tcp = session.road_in() != Ok(Road::Ring);
+        match attempt(held, session, fd, what, (done, wanted)) {
+            Ok(Got::Bytes(0)) => return Ok(done),
+            Ok(Got::Bytes(bytes)) if peek => {
+                let enough = bytes >= least || is_nonblocking(held, fd, what.flags);
+                if enough || patience.wait_for_more(held, session, fd, bytes).is_err() {
+                    return Ok(bytes);
+                }
+            }
+            Ok(Got::Bytes(bytes)) => {
+                done += bytes;
+                epoll::taken(held);
+                // The last bytes that came over TCP do not end a read: those in the ring follow.
+                let border = over_tcp && done < wanted && session.road_in() == Ok(Road::Ring);
+                if done >= least && !border {
+                    return Ok(done);
+                }
+            }
+            Ok(Got::Nothing(_)) if done > 0 && done >= least => return Ok(done),
+            Ok(Got::Nothing(road)) => {
+                let passed = if by_offset { peek_offset(session).unwrap_or(0) } else { 0 };
+                let waited = if is_nonblocking(held, fd, what.flags) {
+                    Err(libc::EAGAIN)
+                } else if passed > 0 {
+                    patience.wait_for_more(held, session, fd, passed)
+                } else {
+                    patience.wait_for_bytes(held, session, fd, road)
+                };
+                if let Err(error) = waited {
+                    return if done > 0 { Ok(done) } else { Err(error) };
+                }
+                if wanted == 0 {
+                    return Ok(0);
+                }
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Where a look at the stream begins: SO_PEEK_OFF (socket(7)), if it is set.
+pub(super) fn peek_offset(session: &Session<'_>) -> Option<usize> {
+    session.end().peek_offset.load(Ordering::Relaxed).checked_sub(1).map(|offset| offset as usize)
+}
+
+/// `bytes` were looked at, or taken: SO_PEEK_OFF moves on, or back.
+fn move_peek_offset(session: &Session<'_>, peek: bool, bytes: usize) {
+    if let Some(offset) = peek_offset(session) {
+        let moved = if peek { offset + bytes } else { offset.saturating_sub(bytes) };
+        session.end().peek_offset.store(moved as u32 + 1, Ordering::Relaxed);
+    }
+}
+
+fn attempt(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &mut Receive<'_>,
+    (done, wanted): (usize, usize),
+) -> Result<Got, Errno> {
+    let _lock = held.receiving(session)?;
+    loop {
+        let road = session.road_in().map_err(|_| broken(held))?;
+        match road {
+            Road::Tcp(limit) => {
+                let most = limit.map_or(usize::MAX, |limit| limit as usize);
+                match by_tcp(held, session, fd, what, (done, most))? {
+                    Some(Got::Bytes(bytes)) if bytes == most => {
+                        return look_on(held, session, fd, what, (bytes, wanted)).map(Got::Bytes);
+                    }
+                    Some(got) => return Ok(got),
+                    None => {}
+                }
+            }
+            Road::Ring => {
+                advance(held, session, fd);
+                if let Some(message) = &mut what.message {
+                    (message.msg_flags, message.msg_controllen) = (0, 0);
+                    message.msg_namelen = 0;
+                }
+                return by_ring(held, session, fd, what, (done, wanted - done));
+            }
+        }
+    }
+}
+
+/// A look has seen the last bytes that came over TCP: those in the ring follow.
+fn look_on(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &Receive<'_>,
+    (bytes, wanted): (usize, usize),
+) -> Result<usize, Errno> {
+    let looks = what.flags & libc::MSG_PEEK != 0 && peek_offset(session).is_none();
+    if !looks || bytes == 0 || bytes >= wanted {
+        return Ok(bytes);
+    }
+    match by_ring(held, session, fd, what, (bytes, wanted - bytes))? {
+        Got::Bytes(more) => Ok(bytes + more),
+        Got::Nothing(_) => Ok(bytes),
+    }
+}
+
+/// Bytes of the stream's first part, which came over TCP. `None`: look again.
+#[inline(never)]
+fn by_tcp(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &mut Receive<'_>,
+    (done, most): (usize, usize),
+) -> Result<Option<Got>, Errno> {
+    let mut vectors = cut(what.vectors, done, most);
+    // SAFETY: zeros are a message without parts.
+    let mut own: libc::msghdr = unsafe { std::mem::zeroed() };
+    if let Some(message) = &what.message {
+        own = **message;
+    }
+    (own.msg_iov, own.msg_iovlen) = (vectors.as_mut_ptr(), vectors.len());
+    let flags = what.flags & !(libc::MSG_WAITALL | FROM_NEXT) | libc::MSG_DONTWAIT;
+    // SAFETY: the vectors are parts of the caller's buffers, and the rest is the caller's message.
+    let got = unsafe { sys::receive_message(fd, &raw mut own, flags) };
+    if let Some(message) = &mut what.message {
+        let (vectors, count) = (message.msg_iov, message.msg_iovlen);
+        **message = own;
+        (message.msg_iov, message.msg_iovlen) = (vectors, count);
+    }
+    match got {
+        Ok(0) if vectors.is_empty() => Ok(Some(Got::Bytes(0))),
+        Ok(0) => {
+            if session.end().read_shut.load(Ordering::Relaxed) != 0 {
+                return Ok(Some(Got::Bytes(0)));
+            }
+            // The peer has closed. What it wrote into the ring before is seen now.
+            held.set_gone();
+            let ring = session.road_in() == Ok(Road::Ring);
+            Ok(if ring { None } else { Some(Got::Bytes(0)) })
+        }
+        Ok(bytes) if flags & (libc::MSG_PEEK | libc::MSG_OOB) != 0 => {
+            // The sender has published by now how many of them are the program's.
+            Ok(match session.road_in().map_err(|_| broken(held))? {
+                Road::Ring if flags & libc::MSG_OOB == 0 => None,
+                Road::Tcp(Some(left)) => Some(Got::Bytes(bytes.min(left as usize))),
+                _ => Some(Got::Bytes(bytes)),
+            })
+        }
+        Ok(bytes) => {
+            let payload = session.received_by_tcp(bytes as u64).map_err(|_| broken(held))?;
+            Ok((payload > 0).then_some(Got::Bytes(payload as usize)))
+        }
+        Err(libc::EAGAIN) => {
+            let road = session.road_in().map_err(|_| broken(held))?;
+            Ok((road != Road::Ring).then_some(Got::Nothing(road)))
+        }
+        Err(error @ (libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT)) => {
+            held.set_gone();
+            match session.road_in() {
+                Ok(Road::Ring) => Ok(None),
+                _ if held.report_end() => Err(error),
+                // A call before has reported it.
+                _ => Ok(Some(Got::Bytes(0))),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn by_ring(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &Receive<'_>,
+    (skip, wanted): (usize, usize),
+) -> Result<Got, Errno> {
+    let peek = what.flags & libc::MSG_PEEK != 0;
+    let mut done = 0;
+    loop {
+        let gone = held.is_gone();
+        let incoming = session.arrived().map_err(|_| broken(held))?;
+        if incoming.all > 0 && wanted == 0 {
+            return Ok(Got::Bytes(0));
+        }
+        let by_offset = what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
+        let offset = if by_offset { peek_offset(session).unwrap_or(0) } else { 0 };
+        let passed = if peek { (offset + done) as u64 } else { 0 };
+        // A read that has got something ends before the urgent byte.
+        let there =
+            if incoming.at_mark && done > 0 { 0 } else { incoming.bytes.saturating_sub(passed) };
+        if there > 0 && done < wanted {
+            let most = (wanted - done).min(PIECE);
+            let stretches = session.at(&incoming, passed, most).map_err(|_| broken(held))?;
+            let count = stretches.length();
+            let copied = if what.flags & libc::MSG_TRUNC == 0 {
+                let rings = held.bytes(session.side().other());
+                // SAFETY: stretches lie in the rings.
+                unsafe { copy(rings, stretches, what.vectors, skip + done, true) }
+            } else {
+                count
+            };
+            // Of a piece that the program has no memory for, nothing is taken.
+            if copied < count {
+                return if done > 0 { Ok(Got::Bytes(done)) } else { Err(libc::EFAULT) };
+            }
+            if !peek {
+                give_back(held, session, stretches);
+                wake(session, fd, session.for_peer_room(), session.consumed(count));
+            }
+            done += count;
+            // Otherwise there was no more a moment ago.
+            if done < wanted && (count == PIECE || (count as u64) < there) {
+                continue;
+            }
+            if by_offset || !peek {
+                move_peek_offset(session, peek, done);
+            }
+            return Ok(Got::Bytes(done));
+        }
+        if done > 0 {
+            if by_offset || !peek {
+                move_peek_offset(session, peek, done);
+            }
+            return Ok(Got::Bytes(done));
+        }
+        if incoming.at_mark {
+            wake(session, fd, session.for_peer_room(), session.pass_mark());
+            continue;
+        }
+        if incoming.finished {
+            // The end is one of all bytes, those included that went past this library.
+            held.look_at_tcp(fd);
+            let broken = skip == 0 && held.is_broken() && held.report_end();
+            return if broken { Err(libc::ECONNRESET) } else { Ok(Got::Bytes(0)) };
+        }
+        if gone {
+            return end_of_input(held, session, &incoming, skip).map(Got::Bytes);
+        }
+        if session.end().read_shut.load(Ordering::Relaxed) != 0 {
+            return Ok(Got::Bytes(0));
+        }
+        // Bytes that were written before the peer closed are seen at the next turn.
+        if !(is_look(held, session) && held.look_at_tcp(fd)) {
+            return Ok(Got::Nothing(Road::Ring));
+        }
+    }
+}
+
+#[cold]
+fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Errno> {
+    let inline = session.end().inline.load(Ordering::Relaxed) != 0;
+    let (Some(byte), false) = (session.urgent(), inline) else { return Err(libc::EINVAL) };
+    let wanted = checked(what.vectors)?;
+    let mut byte = [byte];
+    let stretches = Stretches { first: (0, 1), ..Stretches::default() };
+    // SAFETY: the array is one byte.
+    let copied = unsafe { copy(byte.as_mut_ptr(), stretches, what.vectors, 0, true) };
+    if copied < wanted.min(1) {
+        return Err(libc::EFAULT);
+    }
+    if what.flags & libc::MSG_PEEK == 0 {
+        session.took_urgent();
+    }
+    Ok(wanted.min(1))
+}
+
+/// Before bytes of a large ring are said to be read: the kernel gets their memory.
+#[inline]
+fn give_back(held: &Socket, session: &Session<'_>, stretches: Stretches) {
+    if stretches.is_large() {
+        give_back_now(held, session, stretches);
+    }
+}
+
+#[inline(never)]
+fn give_back_now(held: &Socket, session: &Session<'_>, stretches: Stretches) {
+    let rings = held.bytes(session.side().other());
+    for (at, length) in session.given_back(&stretches) {
+        if length > 0 {
+            sys::give_back(rings.wrapping_add(at), length);
+        }
+    }
+}
