@@ -41,6 +41,7 @@ mod process;
 mod ready;
 mod said;
 mod spin;
+mod started;
 mod stream;
 mod sys;
 mod table;

@@ -88,6 +88,12 @@ pub(crate) fn leaves_out() -> bool {
     !wishes.rules.may_switch(&wishes.program)
 }
 
+/// Whether this program was started with a switched connection as one of the descriptors that shells have names for:
+/// it is served, whatever the rules say of others.
+pub(crate) fn inherits() -> bool {
+    (0..=9).any(|fd| is_tcp(fd) && is_claimed(fd))
+}
+
 /// Whether any connection may be switched.
 pub(crate) fn may_switch() -> bool {
     !table::is_frozen() && !wishes().rules.is_off()
@@ -501,10 +507,6 @@ fn peers(at: SocketAddr, to: SocketAddr) -> [u64; 6] {
 /// Find out what a descriptor is that this process has not made: a connection that another process has
 /// switched, or none of ours.
 pub(crate) fn resolve(fd: c_int) {
-    let wish = wishes();
-    if wish.rules.is_off() {
-        return table::set_plain(fd);
-    }
     let socket = |name| sys::option::<c_int>(fd, libc::SOL_SOCKET, name);
     match socket(libc::SO_PROTOCOL) {
         Ok(libc::IPPROTO_TCP) => {}
@@ -550,8 +552,7 @@ pub(crate) fn is_claimed(fd: c_int) -> bool {
     let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return false };
     let (at, to) = (canonical(at), canonical(to));
     let names = || [cookie(fd), cookie_of(to, at)].into_iter().flatten();
-    !wishes().rules.is_off()
-        && is_here(to.ip())
+    is_here(to.ip())
         && names().filter_map(segment_of).any(|segment| {
             // SAFETY: just mapped; words of atomics.
             let header = unsafe { &*segment.header };

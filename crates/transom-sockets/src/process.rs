@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use super::{epoll, lock, offer, said, sys, table, young};
+use super::{epoll, lock, offer, said, started, sys, table, young};
 
 /// A page that is cleared in the child of a fork, however it was made, and not in one of `vfork`. Its first word
 /// is 1 once the library knows the process.
@@ -26,7 +26,8 @@ const UNDECIDED: u8 = 0;
 const ON: u8 = 1;
 const OFF: u8 = 2;
 
-/// Whether the rules leave this program out: all of its calls go on to the next definition of their name.
+/// Whether the rules leave this program out, which has inherited no switched connection either: all of its calls go
+/// on to the next definition of their name.
 #[inline]
 pub(crate) fn is_left_out() -> bool {
     match MODE.load(Ordering::Relaxed) {
@@ -37,7 +38,7 @@ pub(crate) fn is_left_out() -> bool {
 
 #[cold]
 fn decide() -> bool {
-    let out = offer::leaves_out();
+    let out = offer::leaves_out() && !offer::inherits();
     MODE.store(if out { OFF } else { ON }, Ordering::Relaxed);
     out
 }
@@ -96,6 +97,7 @@ extern "C" fn start() {
         return;
     }
     PROCESS.store(sys::pid(), Ordering::Relaxed);
+    started::begin();
     if let Some(page) = sys::page_wiped_on_fork() {
         // SAFETY: a fresh page, for good.
         unsafe { &*page }.store(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! What has become of this process's connections, which it says when it ends, if it was asked to
 //! (`TRANSOM_EXPLAIN=1`, `transom run --sockets --explain`).
 
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -144,34 +144,16 @@ pub(crate) extern "C" fn at_exit() {
     let _ = sys::write_quietly(2, text.as_bytes());
 }
 
-/// A program is about to be started: whether the library can follow it.
-pub(crate) unsafe fn starts(path: *const c_char) {
-    if path.is_null() || !asked() {
-        return;
+/// A program is about to be started that the library cannot follow into, for this reason.
+pub(crate) fn cannot_follow(path: &CStr, why: &str) {
+    if asked() {
+        let path = path.to_string_lossy();
+        let text = format!("transom: {path} {why}: its connections stay with TCP\n");
+        let _ = sys::write_quietly(2, text.as_bytes());
     }
-    // SAFETY: the caller's text.
-    let path = unsafe { CStr::from_ptr(path) };
-    let mut head = [0; 4096];
-    let Ok(file) = sys::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0) else { return };
-    let length = sys::read(file, &mut head).unwrap_or_default();
-    sys::close(file);
-    let set = sys::stat(path, 0).is_some_and(|about| {
-        let set_user = about.st_mode & libc::S_ISUID != 0 && about.st_uid != sys::user();
-        set_user || about.st_mode & libc::S_ISGID != 0
-    });
-    let why = match &head[..length] {
-        image if !image.starts_with(b"\x7FELF") => return,
-        _ if set => "runs with another user's rights",
-        image if image.windows(7).any(|bytes| bytes == b"ld-musl") => "is linked with musl",
-        image if !image.windows(8).any(|bytes| bytes == b"ld-linux") => "is linked statically",
-        _ => return,
-    };
-    let text =
-        format!("transom: {} {why}: its connections stay with TCP\n", path.to_string_lossy());
-    let _ = sys::write_quietly(2, text.as_bytes());
 }
 
-fn asked() -> bool {
+pub(crate) fn asked() -> bool {
     transom_environment::variable("TRANSOM_EXPLAIN").is_some_and(|value| value != "0")
 }
 

@@ -160,6 +160,35 @@ pub(crate) fn descriptor_flags(fd: c_int) -> Result<c_int, Errno> {
     unsafe { call!(libc::SYS_fcntl, fd, libc::F_GETFD) }.map(|flags| flags as c_int)
 }
 
+pub(crate) fn set_descriptor_flags(fd: c_int, flags: c_int) {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_fcntl, fd, libc::F_SETFD, flags) };
+}
+
+/// Another descriptor of the same, which no other program gets.
+pub(crate) fn duplicate(fd: c_int) -> Result<c_int, Errno> {
+    const LOWEST: c_int = 3;
+    // SAFETY: no memory is touched.
+    unsafe { call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, LOWEST) }.map(|fd| fd as c_int)
+}
+
+/// Let `fd` name what `of` does.
+pub(crate) fn put_in_place(of: c_int, fd: c_int) {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call!(libc::SYS_dup3, of, fd, 0) };
+}
+
+/// A stream that its peer has reset: it closed with bytes unread.
+pub(crate) fn reset_socket() -> Option<c_int> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel writes two descriptors.
+    unsafe { call!(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }.ok()?;
+    let _ = send(ends[0], &[0], libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+    close(ends[1]);
+    Some(ends[0])
+}
+
 /// Pages of zeros.
 pub(crate) fn pages(length: usize) -> Option<*mut u8> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;

@@ -623,3 +623,113 @@ fn bytes_that_are_lost_on_the_way_to_another_program_are_an_error() {
         assert_eq!(line(&mut python(TOO_LATE, &[], true)), "1");
     }
 }
+
+/// Starts a program whose standard input and output are a connection that has lasted, and prints what its peer got.
+const HANDS_OVER: &str = r"
+import os, socket, sys
+l = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    c = socket.create_connection(l.getsockname())
+    for _ in range(45): c.sendall(b'x'), c.recv(1)
+    c.sendall(b'first line\nsecond line\n')
+    c.shutdown(socket.SHUT_WR)
+    got = b''
+    try:
+        while piece := c.recv(999): got += piece
+    except ConnectionResetError: got += b'reset'
+    print(got, flush=True)
+    os._exit(0)
+s, _ = l.accept()
+for _ in range(45): s.recv(1), s.sendall(b'y')
+child = os.fork()
+if child == 0:
+    os.dup2(s.fileno(), 0), os.dup2(s.fileno(), 1)
+    s.close()
+    os.execvp(sys.argv[1], sys.argv[1:])
+s.close()
+status = os.waitpid(child, 0)[1]
+os.wait()
+print('status', os.waitstatus_to_exitcode(status))
+";
+
+/// A shell stays with TCP, and serves what it was started with; a program without the library reads no byte that is not
+/// its peer's.
+#[test]
+fn a_program_that_is_left_out_inherits_a_switched_connection() {
+    if !there(&["python3", "sh", "bash", "env", "cat"]) {
+        return;
+    }
+    let said = |words: &[&str], switched| {
+        let mut running = python(HANDS_OVER, words, switched);
+        let out = BufReader::new(running.0.stdout.take().unwrap());
+        out.lines().map(Result::unwrap).collect::<Vec<String>>()
+    };
+    for shell in ["sh", "bash"] {
+        let words = [shell, "-c", "read a; echo \"got $a\"; cat; echo done"];
+        let tcp = said(&words, false);
+        assert_eq!(tcp, [r"b'got first line\nsecond line\ndone\n'", "status 0"], "{shell}");
+        assert_eq!(said(&words, true), tcp, "{shell}");
+    }
+    assert_eq!(said(&["env", "-i", "/bin/cat"], true), ["b'reset'", "status 1"]);
+}
+
+/// A handler receives on the blocking connection on which its thread is receiving; both together get each byte.
+const RECEIVES_IN_A_HANDLER: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int c, s;
+static volatile long got, runs, fails;
+static void handler(int n) {
+    char b[50];
+    (void)n;
+    long r = recv(s, b, sizeof b, 0);
+    if (r > 0) got += r;
+    else if (r < 0 && errno != EAGAIN) fails++;
+    runs++;
+}
+int main(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    static char b[65536];
+    long n, sent = 0;
+    c = socket(AF_INET, SOCK_STREAM, 0);
+    bind(l, (void *)&at, size); listen(l, 5); getsockname(l, (void *)&at, &size);
+    connect(c, (void *)&at, size); s = accept(l, 0, 0);
+    for (int i = 0; i < 45; i++) { send(c, "x", 1, 0); recv(s, b, 1, 0); send(s, "y", 1, 0); recv(c, b, 1, 0); }
+    for (int i = 0; i < 20000; i++) sent += 1 + i % 4096;
+    if (!fork()) {
+        close(s);
+        for (int i = 0; i < 20000; i++) if (send(c, b, 1 + i % 4096, 0) < 0) _exit(1);
+        _exit(0);
+    }
+    close(c);
+    struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &a, 0);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 300}, {0, 300}}, 0);
+    while ((n = recv(s, b, sizeof b, 0)) != 0) if (n > 0) got += n; else if (errno != EINTR) fails++;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, 0);
+    wait(0);
+    printf("%ld failed, bytes %ld, %s\n", fails, got - sent, runs > 0 ? "interrupted" : "never interrupted");
+}
+"#;
+
+#[test]
+fn a_handler_of_a_signal_receives_while_its_thread_does() {
+    if !there(&["cc"]) {
+        return;
+    }
+    let program = compiled("receive-handler", RECEIVES_IN_A_HANDLER, &[]);
+    for switched in [false, true] {
+        let output = command(program.to_str().unwrap(), switched).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said, "0 failed, bytes 0, interrupted\n", "{switched}");
+    }
+}
