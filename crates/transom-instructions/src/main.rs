@@ -4,12 +4,21 @@
 //!
 //! `benches/instructions` runs it: every subject of the table of budgets, or those that are named.
 
+// The shared library is loaded, not linked: its crate would change the code of the other subjects.
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unsafe_code,
+    reason = "the verbs library's own table of structures"
+)]
+#[path = "../../transom-verbs/src/abi/mod.rs"]
+mod abi;
 mod decode;
-#[expect(unsafe_code, reason = "memory is registered in the raw layer")]
-mod front;
 #[expect(unsafe_code, reason = "ptrace, and the marks that it stops at")]
 mod stepper;
 mod subjects;
+#[expect(unsafe_code, reason = "the verbs library is called as a C program does")]
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,7 +95,7 @@ fn run(args: &Args) -> Outcome<bool> {
         .map_err(|why| format!("{}: {why}", args.budget.display()))?;
     let mut budgets: BTreeMap<String, Budget> = toml::from_str(&text)?;
     println!(
-        "{:<20} {:>12} {:>8} {:>8} {:>18}",
+        "{:<24} {:>12} {:>8} {:>8} {:>18}",
         "one", "instructions", "locked", "calls", "budget"
     );
     let mut kept = true;
@@ -108,7 +117,7 @@ fn run(args: &Args) -> Outcome<bool> {
         };
         kept &= budget.is_some() && !verdict.ends_with("EXCEEDED");
         println!(
-            "{:<20} {:>12} {:>8} {:>8} {:>18}   {}",
+            "{:<24} {:>12} {:>8} {:>8} {:>18}   {}",
             subject.name, count.instructions, count.locked, count.calls, verdict, subject.about
         );
     }
@@ -130,6 +139,7 @@ fn count(args: &Args, subject: &Subject, budget: Option<Budget>) -> Outcome<Coun
     for _ in 0..TRIES {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--budget").arg(&args.budget).args(["--subject", subject.name]);
+        command.env("TRANSOM_PATH", subject.path).env("TRANSOM_ADDRESSES", "127.0.0.1");
         match stepper::run(&mut command) {
             Ok(counted) => stretches.extend(counted),
             Err(why) => fault = Some(why),

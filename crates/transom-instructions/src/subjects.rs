@@ -4,14 +4,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-use transom::{Adapter, Grant, Path, QueuePair, Region, Rights, Window};
+use transom::{Adapter, Grant, Path, Posted, QueuePair, Region, Rights, Window};
 use transom_memory::{
     Access, Actor, Config, DomainId, Memory, Purpose, QueuePairId, Registration, Rights as Bits,
     Scope, Segment, Token,
 };
 
-use crate::front::{self, Source};
 use crate::stepper::mark;
+use crate::verbs::{self, Kind};
 
 /// The result of what is counted.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -30,93 +30,147 @@ pub(crate) struct Subject {
     pub(crate) name: &'static str,
     /// The operation in plain words.
     pub(crate) about: &'static str,
+    /// The value of `TRANSOM_PATH`.
+    pub(crate) path: &'static str,
     /// Operations between two marks.
     pub(crate) operations: u64,
-    run: fn(u64) -> Outcome,
+    work: Work,
+}
+
+/// The work between two marks.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// Writes of so many bytes to and fro; or with both adapters answering inspections.
+    Write(usize),
+    Inspected,
+    /// Messages to and fro.
+    Send,
+    Read,
+    FetchAdd,
+    /// Writes, or Sends, of a batch.
+    Writes,
+    Sends,
+    /// Requests of a C program; a chain of its Sends.
+    Verbs(Kind),
+    VerbsChain,
+    Bind,
+    Register,
+    Check,
 }
 
 impl Subject {
+    const fn new(
+        (name, path): (&'static str, &'static str),
+        operations: u64,
+        work: Work,
+        about: &'static str,
+    ) -> Subject {
+        Subject { name, about, path, operations, work }
+    }
+
     /// Carries the operation out, with marks. Returns when all stretches have been executed.
     pub(crate) fn run(&self) -> Outcome {
-        (self.run)(self.operations)
+        let operations = self.operations;
+        let path = if self.path == TCP { Path::Tcp } else { Path::Process };
+        match self.work {
+            Work::Write(size) => half_rounds((path, false), size, operations),
+            Work::Inspected => half_rounds((path, true), 8, operations),
+            Work::Send => messages(path, operations),
+            Work::Read => fetches(path, operations, |end, theirs| {
+                end.queue.read(theirs.range(..8), end.local.slice(..8))
+            }),
+            Work::FetchAdd => fetches(path, operations, |end, theirs| {
+                end.queue.fetch_add(theirs.range(..8), 1, end.local.slice(..8))
+            }),
+            Work::Writes => batches(path, operations),
+            Work::Sends => batches_of_sends(path, operations),
+            Work::Verbs(kind) => verbs_rounds(kind, operations),
+            Work::VerbsChain => verbs_chains(operations),
+            Work::Bind => bind(operations),
+            Work::Register => register(operations),
+            Work::Check => check(operations),
+        }
     }
 }
 
+const PROCESS: &str = "process";
+const TCP: &str = "tcp";
+/// Operations of two batches of Writes. Sends of one are as many instructions as a stretch may have.
+const BATCHES: u64 = 2 * BATCH as u64;
+
 /// Every subject, in the order in which they are shown.
+#[rustfmt::skip]
 pub(crate) const SUBJECTS: &[Subject] = &[
-    Subject {
-        name: "half-round-process",
-        about: "half a round trip of 8-byte Writes over shared memory",
-        operations: 4,
-        run: |operations| half_rounds((Path::Process, false), 8, operations),
-    },
-    Subject {
-        name: "half-round-process-64",
-        about: "the same of 64 bytes, which do not fit a slot of the rings",
-        operations: 4,
-        run: |operations| half_rounds((Path::Process, false), 64, operations),
-    },
-    Subject {
-        name: "half-round-process-4k",
-        about: "the same of 4 KiB, with two copies of them",
-        operations: 4,
-        run: |operations| half_rounds((Path::Process, false), 4096, operations),
-    },
-    Subject {
-        name: "half-round-inspected",
-        about: "the same, with both adapters answering inspections: their tokens count copies",
-        operations: 4,
-        run: |operations| half_rounds((Path::Process, true), 8, operations),
-    },
-    Subject {
-        name: "half-round-tcp",
-        about: "half a round trip of 8-byte Writes over TCP, checksums off",
-        operations: 4,
-        run: |operations| half_rounds((Path::Tcp, false), 8, operations),
-    },
-    Subject {
-        name: "half-round-tcp-1k",
-        about: "the same of 1 KiB",
-        operations: 4,
-        run: |operations| half_rounds((Path::Tcp, false), 1024, operations),
-    },
-    Subject {
-        name: "half-round-front",
-        about: "the same through queue pairs and completion queues of the verbs library",
-        operations: 4,
-        run: |operations| front_half_rounds(Source::Region, operations),
-    },
-    Subject {
-        name: "half-round-front-inline",
-        about: "the same, with inline data",
-        operations: 4,
-        run: |operations| front_half_rounds(Source::Inline, operations),
-    },
-    Subject {
-        name: "batch-process",
-        about: "a Write of a batch of 16 over shared memory: posted, placed, waited for",
-        operations: 2 * BATCH as u64,
-        run: batches,
-    },
-    Subject {
-        name: "bind",
-        about: "a window opened to a peer and revoked",
-        // Every 16th pair makes a block of random numbers, and most stretches have none of these.
-        operations: 4,
-        run: bind,
-    },
-    Subject {
-        name: "register",
-        about: "4 KiB registered and deregistered",
-        operations: 8,
-        run: register,
-    },
-    Subject {
-        name: "check",
-        about: "one access judged under a guard of its own, among 1,000 tokens",
-        operations: 100,
-        run: check,
-    },
+    // Half a round trip of Writes through the safe interface.
+    Subject::new(("half-round-process", PROCESS), 4, Work::Write(8),
+        "half a round trip of 8-byte Writes over shared memory"),
+    Subject::new(("half-round-process-64", PROCESS), 4, Work::Write(64),
+        "the same of 64 bytes, which do not fit a slot of the rings"),
+    Subject::new(("half-round-process-4k", PROCESS), 4, Work::Write(4096),
+        "the same of 4 KiB, with two copies of them"),
+    Subject::new(("half-round-inspected", PROCESS), 4, Work::Inspected,
+        "the same, with both adapters answering inspections: their tokens count copies"),
+    Subject::new(("half-round-tcp", TCP), 4, Work::Write(8),
+        "half a round trip of 8-byte Writes over TCP, checksums off"),
+    Subject::new(("half-round-tcp-1k", TCP), 4, Work::Write(1024),
+        "the same of 1 KiB"),
+    // Other operations through the safe interface.
+    Subject::new(("send-process", PROCESS), 4, Work::Send,
+        "half a round trip of 8-byte messages over shared memory"),
+    Subject::new(("send-tcp", TCP), 4, Work::Send,
+        "the same over TCP"),
+    Subject::new(("read-process", PROCESS), 4, Work::Read,
+        "a Read of 8 bytes over shared memory, there and back"),
+    Subject::new(("read-tcp", TCP), 4, Work::Read,
+        "the same over TCP"),
+    Subject::new(("atomic-process", PROCESS), 4, Work::FetchAdd,
+        "a fetch-and-add over shared memory, there and back"),
+    Subject::new(("atomic-tcp", TCP), 4, Work::FetchAdd,
+        "the same over TCP"),
+    Subject::new(("batch-process", PROCESS), BATCHES, Work::Writes,
+        "a Write of a batch of 16 over shared memory: posted, placed, waited for"),
+    Subject::new(("batch-tcp", TCP), BATCHES, Work::Writes,
+        "the same over TCP"),
+    Subject::new(("batch-send-process", PROCESS), BATCH as u64, Work::Sends,
+        "a Send of a batch of 16 over shared memory: posted, received, waited for"),
+    Subject::new(("batch-send-tcp", TCP), BATCH as u64, Work::Sends,
+        "the same over TCP"),
+    // The verbs library: ibv_post_send, ibv_post_recv, ibv_poll_cq.
+    Subject::new(("verbs-write-process", PROCESS), 4, Work::Verbs(Kind::Write),
+        "half a round trip of 8-byte Writes of a verbs program over shared memory"),
+    Subject::new(("verbs-write-tcp", TCP), 4, Work::Verbs(Kind::Write),
+        "the same over TCP"),
+    Subject::new(("verbs-inline-process", PROCESS), 4, Work::Verbs(Kind::WriteInline),
+        "half a round trip of Writes with inline data over shared memory"),
+    Subject::new(("verbs-inline-tcp", TCP), 4, Work::Verbs(Kind::WriteInline),
+        "the same over TCP"),
+    Subject::new(("verbs-immediate-process", PROCESS), 4, Work::Verbs(Kind::WriteWithImmediate),
+        "half a round trip of Writes with immediate data, their receives posted again, over shared memory"),
+    Subject::new(("verbs-immediate-tcp", TCP), 4, Work::Verbs(Kind::WriteWithImmediate),
+        "the same over TCP"),
+    Subject::new(("verbs-send-process", PROCESS), 4, Work::Verbs(Kind::Send),
+        "half a round trip of 8-byte Sends, their receives posted again, over shared memory"),
+    Subject::new(("verbs-send-tcp", TCP), 4, Work::Verbs(Kind::Send),
+        "the same over TCP"),
+    Subject::new(("verbs-read-process", PROCESS), 4, Work::Verbs(Kind::Read),
+        "a Read of 8 bytes over shared memory, there and back"),
+    Subject::new(("verbs-read-tcp", TCP), 4, Work::Verbs(Kind::Read),
+        "the same over TCP"),
+    Subject::new(("verbs-atomic-process", PROCESS), 4, Work::Verbs(Kind::FetchAdd),
+        "a fetch-and-add over shared memory, there and back"),
+    Subject::new(("verbs-atomic-tcp", TCP), 4, Work::Verbs(Kind::FetchAdd),
+        "the same over TCP"),
+    Subject::new(("verbs-chain-process", PROCESS), BATCH as u64, Work::VerbsChain,
+        "a Send of a chain of 16 over shared memory: posted, received, its receive posted again"),
+    Subject::new(("verbs-chain-tcp", TCP), BATCH as u64, Work::VerbsChain,
+        "the same over TCP"),
+    // Every 16th pair of `bind` makes a block of random numbers, and most stretches have none of these.
+    Subject::new(("bind", PROCESS), 4, Work::Bind,
+        "a window opened to a peer and revoked"),
+    Subject::new(("register", PROCESS), 8, Work::Register,
+        "4 KiB registered and deregistered"),
+    Subject::new(("check", PROCESS), 100, Work::Check,
+        "one access judged under a guard of its own, among 1,000 tokens"),
 ];
 
 /// [`STRETCHES`] stretches of `work`, which is done twice in each: between the first two marks, and
@@ -148,7 +202,7 @@ impl End {
     fn new(adapter: &Adapter, queue: QueuePair, size: usize) -> Outcome<End> {
         let memory = adapter.register(vec![0; size])?;
         let local = adapter.register(vec![0; size])?;
-        let window = queue.bind(&memory, .., Rights::READ | Rights::WRITE)?;
+        let window = queue.bind(&memory, .., Rights::READ | Rights::WRITE | Rights::ATOMIC)?;
         Ok(End { queue, memory, local, window, theirs: None, last: size as u64 - 1 })
     }
 }
@@ -192,19 +246,81 @@ fn half_rounds(how: (Path, bool), size: usize, operations: u64) -> Outcome {
     counted(|| (0..operations / 2).try_for_each(|_| round()))
 }
 
-fn front_half_rounds(source: Source, operations: u64) -> Outcome {
-    let [mut one, mut other] = front::connect()?;
-    let mut turn = 0;
+/// Messages to and fro, each received before the next one is sent.
+fn messages(path: Path, operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect((path, false), 8)?;
+    let mut turn = 0_u64;
+    let half = |from: &End, to: &End, turn: u64| -> Outcome {
+        drop(from.queue.send(turn.to_ne_bytes())?);
+        receive(to)
+    };
     let mut round = || -> Outcome {
         turn += 1;
-        front::half(&mut one, &mut other, source, turn)?;
-        turn += 1;
-        front::half(&mut other, &mut one, source, turn)
+        half(&one, &other, turn)?;
+        half(&other, &one, turn)
     };
     for _ in 0..WARM {
         round()?;
     }
     counted(|| (0..operations / 2).try_for_each(|_| round()))
+}
+
+/// Poll until a message has come.
+fn receive(to: &End) -> Outcome {
+    while to.queue.try_recv()?.is_none() {
+        to.queue.poll();
+    }
+    Ok(())
+}
+
+/// Requests of one end that bring something from the other end, which polls.
+fn fetches(
+    path: Path,
+    operations: u64,
+    post: impl Fn(&End, Grant) -> transom::Result<Posted<()>>,
+) -> Outcome {
+    let (_adapters, [one, other]) = connect((path, false), 8)?;
+    let theirs = other.window.grant();
+    let round = || -> Outcome {
+        let posted = post(&one, theirs)?;
+        while !posted.is_done() {
+            other.queue.poll();
+            one.queue.poll();
+        }
+        Ok(posted.wait()?)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations).try_for_each(|_| round()))
+}
+
+fn verbs_rounds(kind: Kind, operations: u64) -> Outcome {
+    let [mut one, mut other] = verbs::connect()?;
+    let mut turn = 1;
+    let mut round = || -> Outcome {
+        turn += 1;
+        verbs::round(&mut one, &mut other, kind, turn)?;
+        turn += 1;
+        verbs::round(&mut other, &mut one, kind, turn)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations / 2).try_for_each(|_| round()))
+}
+
+fn verbs_chains(operations: u64) -> Outcome {
+    let [mut one, mut other] = verbs::connect()?;
+    let mut turn = 1;
+    let mut round = || -> Outcome {
+        turn += 1;
+        verbs::chain(&mut one, &mut other, turn)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations as usize / verbs::CHAIN).try_for_each(|_| round()))
 }
 
 /// A Write from one end that the other end has seen.
@@ -232,8 +348,8 @@ fn see(to: &End, turn: u8) -> Outcome {
 }
 
 /// Batches of 8-byte Writes, each of which the other end sees before the next one is posted.
-fn batches(operations: u64) -> Outcome {
-    let (_adapters, [one, other]) = connect((Path::Process, false), 8)?;
+fn batches(path: Path, operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect((path, false), 8)?;
     let (theirs, from) = (other.window.grant(), one.local.slice(..));
     let (mut batch, mut turn) = (one.queue.batch(), 0_u8);
     let mut round = || -> Outcome {
@@ -244,6 +360,29 @@ fn batches(operations: u64) -> Outcome {
         }
         let posted = batch.post()?;
         see(&other, turn)?;
+        while !posted.is_done() {
+            one.queue.poll();
+        }
+        Ok(posted.wait()?)
+    };
+    for _ in 0..WARM {
+        round()?;
+    }
+    counted(|| (0..operations as usize / BATCH).try_for_each(|_| round()))
+}
+
+/// Batches of 8-byte Sends, all of which the other end receives before the next batch is posted.
+fn batches_of_sends(path: Path, operations: u64) -> Outcome {
+    let (_adapters, [one, other]) = connect((path, false), 8)?;
+    let (from, mut batch) = (one.local.slice(..), one.queue.batch());
+    let mut round = || -> Outcome {
+        for _ in 0..BATCH {
+            batch.send(&from)?;
+        }
+        let posted = batch.post()?;
+        for _ in 0..BATCH {
+            receive(&other)?;
+        }
         while !posted.is_done() {
             one.queue.poll();
         }

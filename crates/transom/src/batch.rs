@@ -73,6 +73,14 @@ impl<'a> Batch<'a> {
         self.add(operation, into, from.len(), asked)
     }
 
+    /// Add a Send from registered memory, as [`QueuePair::send_from`](crate::QueuePair::send_from).
+    ///
+    /// # Errors
+    /// As [`write`](Batch::write).
+    pub fn send(&mut self, from: &Slice) -> Result<()> {
+        self.add(Operation::Send, from, from.len(), RequestSummary::Send(from.len()))
+    }
+
     #[inline(always)]
     fn add(
         &mut self,
