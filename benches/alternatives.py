@@ -9,6 +9,8 @@ What is the same, and what is not:
 - latency is half a round trip of one message for all of them;
 - fi_pingpong has one message under way, so its "bandwidth" is compared with Transom's 1 MiB latency
   ("one at a time"); ucx_perftest and Transom's write-bandwidth keep several under way ("streaming");
+- a message fills a receive of the peer's: that is what fi_pingpong and UCX `tag` measure anyway;
+- a Read and a fetch-and-add are measured there and back, one at a time, with a target that polls;
 - UCX `put` over `posix` maps the peer's memory into the initiator: no check stands between them; `tag`
   matches a message with a receive, and copies it twice.
 
@@ -74,6 +76,18 @@ class FiPingpong:
         line = pair(command + ["-B", port], command + ["-P", port, "127.0.0.1"]).strip().splitlines()[-1]
         return float(line.split()[6])
 
+    def message(self):
+        return self.half_round_trip(8)
+
+    def read(self):
+        return None
+
+    def atomic(self):
+        return None
+
+    def rate(self):
+        return None
+
     def streaming(self, _size):
         return None
 
@@ -89,15 +103,29 @@ class Ucx:
         self.tests = {"put": "ucp_put", "tag": "tag"}[test]
         self.environment = {"UCX_TLS": f"{transport},self"}
 
-    def run(self, test, size, iterations):
+    def run(self, test, size, iterations, more=()):
         port = str(next(PORTS))
-        client = ["ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", str(size), "-n", str(iterations), "-w", "1000", "-f", "-v"]
+        client = ["ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", str(size), "-n", str(iterations), "-w", "1000", "-f", "-v", *more]
         line = pair(["ucx_perftest", "-p", port], client, self.environment).strip().splitlines()[-1]
         # iterations, median latency, average latency, overall latency, average and overall MB/s, rates
         return line.split(",")
 
     def half_round_trip(self, size):
         return float(self.run(self.tests + "_lat", size, 50_000 if size < 65536 else 1_000)[1])
+
+    def message(self):
+        return self.half_round_trip(8) if self.tests == "tag" else None
+
+    def read(self):
+        """Microseconds, there and back."""
+        return float(self.run("ucp_get", 8, 50_000, ["-O", "1"])[1]) if self.tests == "ucp_put" else None
+
+    def atomic(self):
+        return float(self.run("ucp_fadd", 8, 50_000, ["-O", "1"])[1]) if self.tests == "ucp_put" else None
+
+    def rate(self):
+        """Millions of messages in a second."""
+        return float(self.run("tag_bw", 8, 500_000)[7]) / 1e6 if self.tests == "tag" else None
 
     def streaming(self, size):
         """GB/s; the tool counts 2^20 bytes as a megabyte."""
@@ -126,9 +154,25 @@ class Transom:
             raise RuntimeError(done.stderr.strip())
         return json.loads(done.stdout)
 
-    def half_round_trip(self, size):
-        answer = self.run("write-latency", size)
+    def latency(self, bench, size):
+        answer = self.run(bench, size)
         return answer["median"] * {"ns": 1e-3}[answer["unit"]]
+
+    def half_round_trip(self, size):
+        return self.latency("write-latency", size)
+
+    def message(self):
+        return self.latency("send-latency", 8)
+
+    def read(self):
+        return self.latency("read-latency", 8)
+
+    def atomic(self):
+        return self.latency("atomic-latency", 8)
+
+    def rate(self):
+        answer = self.run("send-rate", 8)
+        return answer["median"] * {"messages/s": 1e-6}[answer["unit"]]
 
     def streaming(self, size):
         answer = self.run("write-bandwidth", size)
@@ -157,6 +201,10 @@ def row(tool, before, after):
 MEASURES = [
     ("8 B latency", "µs", lambda tool: tool.half_round_trip(8), True),
     ("4 KiB latency", "µs", lambda tool: tool.half_round_trip(4096), True),
+    ("8 B message", "µs", lambda tool: tool.message(), True),
+    ("8 B Read", "µs", lambda tool: tool.read(), True),
+    ("fetch-and-add", "µs", lambda tool: tool.atomic(), True),
+    ("8 B messages, streaming", "million/s", lambda tool: tool.rate(), False),
     ("1 MiB, one at a time", "GB/s", lambda tool: MIB / tool.half_round_trip(MIB) / 1e3, False),
     ("1 MiB, streaming", "GB/s", lambda tool: tool.streaming(MIB), False),
 ]

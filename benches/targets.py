@@ -49,16 +49,28 @@ def bandwidth(direction, options, baseline, goal):
     return Row(f"{direction}-bandwidth", f"--size 1048576 {options}", baseline, ">=", goal)
 
 
+LINE, SOCKET = "a cache line that two threads write in turns", "raw socket, spinning"
 RAW, MEMCPY, LOAD = "raw stream, the fastest of four ways", "`memcpy` in one thread", "an unguarded load"
 ROWS = [
-    latency("--wait spin --path process", "a cache line that two threads write in turns", 2.2),
+    latency("--wait spin --path process", LINE, 2.2),
     latency("--wait block --path process", "a Unix socket, blocking", 1.2),
+    *(
+        Row(f"{kind}-latency", f"--size 8 --wait {wait} --path {path}", other, "<=", goal)
+        for path, wait, other, goals in [
+            ("process", "spin", LINE, (2.9, 2.4, 2.4)),
+            ("process", "watch", LINE, (None, 2.4, 2.4)),
+            ("tcp", "spin", SOCKET, (1.4, 1.15, 1.15)),
+        ]
+        for kind, goal in zip(("send", "read", "atomic"), goals)
+        if goal
+    ),
     bandwidth("write", "--path process", MEMCPY, 0.8),
     bandwidth("read", "--path process", MEMCPY, 0.8),
     bandwidth("write", "--path process --shared", MEMCPY, 0.9),
     bandwidth("read", "--path process --shared", MEMCPY, 0.9),
     Row("message-rate", "--path process", "a bare ring of cache lines", ">=", 20, "median", 1e-6, " million/s"),
-    latency("--wait spin --path tcp", "raw socket, spinning", 1.05),
+    Row("send-rate", "--path process", "a bare ring of cache lines", ">=", 10, "median", 1e-6, " million/s"),
+    latency("--wait spin --path tcp", SOCKET, 1.05),
     latency("--wait block --path tcp", "raw socket, blocking", 1.2),
     bandwidth("write", "--path tcp --crc off", RAW, 0.95),
     bandwidth("read", "--path tcp --crc off", RAW, 0.95),

@@ -1,9 +1,12 @@
-//! `bench write-latency`: half a round trip of two Writes.
+//! `bench write-latency` and `send-latency`: half a round trip of two messages. `read-latency` and
+//! `atomic-latency`: there and back of one request.
 //!
-//! Spinning: each side Writes and then watches the last byte of its own memory, which the other
+//! Writes, spinning: each side Writes and then watches the last byte of its own memory, which the other
 //! side's Write changes, while it polls its completion queue (or does not: `--wait watch`).
 //! Blocking: a thread cannot sleep on a byte of memory, so an empty Send follows each Write and
 //! each side sleeps until it receives one.
+//!
+//! Of Reads and atomics the other side is the target. It polls, or sleeps, or makes no call: `--wait watch`.
 //!
 //! A look at the clock takes as long as a cache line's way: spinning, a sample is up to [`BATCH`] round trips.
 
@@ -11,6 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::args::{Plan, Wait};
+use crate::bandwidth::finish;
 use crate::report::{Baseline, Report};
 use crate::session::start;
 use crate::side::{Job, Side};
@@ -19,32 +23,62 @@ use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_command::{Way, progress};
 
 /// In the last byte of a message: this was the last one.
-const LAST: u8 = 0xff;
+pub(crate) const LAST: u8 = 0xff;
 /// Most round trips between two looks at the clock where both sides spin.
 const BATCH: usize = 64;
 
-pub(crate) fn run(plan: &Plan) -> Outcome {
+/// The messages that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    Write,
+    Send,
+    Read,
+    FetchAdd,
+}
+
+impl Exchange {
+    fn name(self) -> &'static str {
+        match self {
+            Exchange::Write => "write-latency",
+            Exchange::Send => "send-latency",
+            Exchange::Read => "read-latency",
+            Exchange::FetchAdd => "atomic-latency",
+        }
+    }
+
+    /// Whether the target has no part in it, so that the way there and back is one request.
+    fn fetches(self) -> bool {
+        matches!(self, Exchange::Read | Exchange::FetchAdd)
+    }
+}
+
+pub(crate) fn run(plan: &Plan, exchange: Exchange) -> Outcome {
+    if exchange == Exchange::FetchAdd && plan.size != 8 {
+        let why = format!("--size {}: an atomic changes eight bytes", plan.size);
+        return Err(Failure::new(Exit::Usage, why).try_this("--size 8"));
+    }
     let (mut side, _peer) = start(plan)?;
     let base = Base::of(&side, plan.wait.is_busy());
-    let mut theirs = Baseline::new(base.name());
+    let mut theirs = Baseline::new(base.name(exchange));
     let (mut all, mut ours, mut looks) = (Vec::new(), Vec::new(), Vec::new());
     let same_host = base != Base::Tcp;
     if plan.baseline {
         base.ping(&mut side, plan, plan.slice / 2)?;
     }
-    ping(&mut side, plan.wait, plan.slice / 2)?;
+    ping(&mut side, exchange, plan.wait, plan.slice / 2)?;
     for _ in progress::steps(PAIRS, "pairs") {
         let before = same_host.then(line::look);
-        let mut samples = side.measured(|side| ping(side, plan.wait, plan.slice))?;
+        let mut samples = side.measured(|side| ping(side, exchange, plan.wait, plan.slice))?;
         looks.extend(before.map(|before| [before, line::look()]));
         ours.push(stats::median(&mut samples));
         all.append(&mut samples);
         if plan.baseline {
-            theirs.values.push(stats::median(&mut base.ping(&mut side, plan, plan.slice)?));
+            let half = stats::median(&mut base.ping(&mut side, plan, plan.slice)?);
+            theirs.values.push(if exchange.fetches() { 2.0 * half } else { half });
         }
     }
     let p99 = stats::quantile(&mut all, 0.99);
-    let mut report = Report::new("write-latency", "ns", &ours, p99, side.about(plan));
+    let mut report = Report::new(exchange.name(), "ns", &ours, p99, side.about(plan));
     if plan.baseline {
         report.compare(&ours, &theirs);
     }
@@ -72,12 +106,13 @@ impl Base {
         }
     }
 
-    fn name(self) -> &'static str {
-        match self {
+    fn name(self, exchange: Exchange) -> String {
+        let name = match self {
             Base::Line => "two threads that write one cache line in turns",
             Base::Unix => "Unix socket, blocking",
             Base::Tcp => "raw socket, waiting in the same way",
-        }
+        };
+        if exchange.fetches() { format!("{name}, there and back") } else { name.to_owned() }
     }
 
     /// Half round trips in nanoseconds.
@@ -100,29 +135,57 @@ impl Base {
     }
 }
 
-/// Half round trips in nanoseconds.
-fn ping(side: &mut Side, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
-    let job = if wait == Wait::Watch { Job::WatchingPong } else { Job::Pong };
-    side.send_job(job, 0, wait.is_busy())?;
-    let most = if wait.is_busy() { BATCH } else { 1 };
+/// Half round trips, or the ways there and back, in nanoseconds.
+fn ping(side: &mut Side, exchange: Exchange, wait: Wait, time: Duration) -> Outcome<Vec<f64>> {
+    let spin = wait.is_busy();
+    let job = match exchange {
+        Exchange::Write if wait == Wait::Watch => Job::WatchingPong,
+        Exchange::Write => Job::Pong,
+        Exchange::Send => Job::SendPong,
+        Exchange::Read | Exchange::FetchAdd => Job::Passive,
+    };
+    // The target of a Read sleeps if it is to make no call.
+    side.send_job(job, 0, if exchange.fetches() { wait == Wait::Spin } else { spin })?;
+    let most = if spin { BATCH } else { 1 };
+    let halves = if exchange.fetches() { 1 } else { 2 };
     let (mut samples, mut turn, begin) = (Vec::new(), 0_u8, Instant::now());
     let mut batch = 1;
     while begin.elapsed() < time || samples.is_empty() {
         let sent = Instant::now();
         for _ in 0..batch {
             turn = (turn + 1) % LAST;
-            round(side, turn, wait)?;
+            match exchange {
+                Exchange::Write => round(side, turn, wait)?,
+                Exchange::Send => {
+                    send(side, turn)?;
+                    receive(side, spin)?;
+                }
+                Exchange::Read => finish(side, side.queue.read(side.theirs, side.near())?, spin)?,
+                Exchange::FetchAdd => {
+                    finish(side, side.queue.fetch_add(side.theirs, 1, side.near())?, spin)?;
+                }
+            }
         }
-        samples.push(sent.elapsed().as_nanos() as f64 / (2 * batch) as f64);
+        samples.push(sent.elapsed().as_nanos() as f64 / (halves * batch) as f64);
         // Grows, so that a short slice on a loaded machine ends in time.
         batch = most.min(2 * batch);
     }
-    round(side, LAST, wait)?;
-    // The next run begins with a silent bell. No other thread writes to it until then.
-    quiet(side).map(|()| samples)
+    match exchange {
+        Exchange::Write => {
+            round(side, LAST, wait)?;
+            // The next run begins with a silent bell. No other thread writes to it until then.
+            quiet(side)?;
+        }
+        Exchange::Send => {
+            send(side, LAST)?;
+            receive(side, spin)?;
+        }
+        Exchange::Read | Exchange::FetchAdd => side.queue.send([])?.wait()?,
+    }
+    Ok(samples)
 }
 
-/// A round trip.
+/// A round trip of Writes.
 fn round(side: &Side, turn: u8, wait: Wait) -> Outcome {
     put(side, turn, wait)?;
     match take(side, turn, wait)? {
@@ -132,6 +195,44 @@ fn round(side: &Side, turn: u8, wait: Wait) -> Outcome {
             Err(Failure::new(Exit::CheckFailed, what))
         }
     }
+}
+
+/// Send a message whose last byte is `turn`.
+fn send(side: &Side, turn: u8) -> Outcome {
+    side.near_byte(side.local.len() - 1)?.store(turn, Ordering::Release);
+    drop(side.queue.send_from(side.near())?);
+    Ok(())
+}
+
+/// The last byte of the next message.
+fn receive(side: &Side, spin: bool) -> Outcome<u8> {
+    let message = loop {
+        if !spin {
+            break side.queue.recv().wait()?;
+        }
+        if let Some(message) = side.queue.try_recv()? {
+            break message;
+        }
+        side.queue.poll();
+    };
+    Ok(message.last().copied().unwrap_or(LAST))
+}
+
+/// The other side of [`Exchange::Send`].
+pub(crate) fn send_pong(side: &Side, spin: bool) -> Outcome {
+    loop {
+        let turn = receive(side, spin)?;
+        send(side, turn)?;
+        if turn == LAST {
+            return Ok(());
+        }
+    }
+}
+
+/// Receive messages until the last one.
+pub(crate) fn receive_all(side: &Side, spin: bool) -> Outcome {
+    while receive(side, spin)? != LAST {}
+    Ok(())
 }
 
 /// The other side of [`ping`].

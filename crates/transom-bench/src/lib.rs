@@ -33,6 +33,7 @@ mod tasks;
 use clap::Subcommand;
 
 use crate::args::{Args, CheckArgs, ConnectionsArgs};
+use crate::latency::Exchange;
 use transom_command::exit::Outcome;
 
 use crate::os::sit;
@@ -44,12 +45,20 @@ pub use crate::args::PeerArgs;
 pub enum Command {
     /// Half a round trip: each side Writes into the other's memory and watches its own
     WriteLatency(Args),
+    /// Half a round trip: each side sends a message and receives the other's
+    SendLatency(Args),
+    /// A Read, there and back; with `--wait watch` its target makes no call
+    ReadLatency(Args),
+    /// A fetch-and-add, there and back; with `--wait watch` its target makes no call
+    AtomicLatency(Args),
     /// Writes, several at a time
     WriteBandwidth(Args),
     /// Reads, several at a time
     ReadBandwidth(Args),
     /// Small Writes, 64 at a time, of which one in 16 reports its completion
     MessageRate(Args),
+    /// Small Sends, 64 at a time, of which one in 16 reports its completion
+    SendRate(Args),
     /// Opening a window and closing it again, as a pair
     Bind(Args),
     /// Registering memory and deregistering it again, as a pair
@@ -69,6 +78,8 @@ const PAIRS: usize = 15;
 
 /// Most bytes of a message.
 const LARGEST: usize = 64 << 20;
+/// Most bytes of a message that is sent, or of one of many.
+const MESSAGE: usize = 4096;
 /// Most bytes of a registration.
 const LARGEST_REGION: usize = 1 << 40;
 
@@ -78,10 +89,14 @@ const LARGEST_REGION: usize = 1 << 40;
 /// Runs a measurement. The failure says what could not be measured and why, and has the exit status.
 pub fn run(command: &Command) -> Outcome {
     match command {
-        Command::WriteLatency(args) => latency::run(&args.checked(8, LARGEST)?),
+        Command::WriteLatency(args) => latency::run(&args.checked(8, LARGEST)?, Exchange::Write),
+        Command::SendLatency(args) => latency::run(&args.checked(8, MESSAGE)?, Exchange::Send),
+        Command::ReadLatency(args) => latency::run(&args.checked(8, LARGEST)?, Exchange::Read),
+        Command::AtomicLatency(args) => latency::run(&args.checked(8, 8)?, Exchange::FetchAdd),
         Command::WriteBandwidth(args) => bandwidth::run(&args.checked(1 << 20, LARGEST)?, true),
         Command::ReadBandwidth(args) => bandwidth::run(&args.checked(1 << 20, LARGEST)?, false),
-        Command::MessageRate(args) => message_rate::run(&args.checked(8, 4096)?),
+        Command::MessageRate(args) => message_rate::run(&args.checked(8, MESSAGE)?, false),
+        Command::SendRate(args) => message_rate::run(&args.checked(8, MESSAGE)?, true),
         Command::Bind(args) => local::bind(&args.checked(8, LARGEST)?),
         Command::Register(args) => local::register(&args.checked(4096, LARGEST_REGION)?),
         Command::Connections(args) => connections::run(args),

@@ -1,4 +1,5 @@
 //! `bench message-rate`: small Writes, 64 under way, of which one in 16 reports its completion.
+//! `bench send-rate`: the same of Sends, each of which fills a receive.
 //!
 //! A [`Batch`](transom::Batch) of 16 reports once. Over TCP the baseline sends the same bytes with
 //! one system call each, and gets an answer to every 16th, so that as many are under way. Between
@@ -16,7 +17,7 @@ use crate::baseline;
 use crate::report::{Baseline, Report};
 use crate::session::start;
 use crate::side::{Job, Side};
-use crate::{PAIRS, line, same_host, stats};
+use crate::{PAIRS, latency, line, same_host, stats};
 use transom_command::exit::{Outcome, system};
 use transom_command::{Way, progress};
 
@@ -28,7 +29,7 @@ const AHEAD: usize = 4;
 const MORE: u8 = 0;
 const LAST: u8 = 1;
 
-pub(crate) fn run(plan: &Plan) -> Outcome {
+pub(crate) fn run(plan: &Plan, sends: bool) -> Outcome {
     let (mut side, _peer) = start(plan)?;
     let spin = plan.wait.is_busy();
     let same_host = side.queue.info().path == Way::Process.name();
@@ -43,7 +44,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     for warm in progress::steps(PAIRS + 1, "pairs").map(|slice| slice == 0) {
         let time = if warm { plan.slice / 2 } else { plan.slice };
         let before = same_host.then(line::look);
-        let rate = side.measured(|side| rate(side, spin, time))?;
+        let rate = side.measured(|side| rate(side, sends, spin, time))?;
         if !warm {
             ours.push(rate);
             looks.extend(before.map(|before| [before, line::look()]));
@@ -57,7 +58,8 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         }
     }
     let p99 = stats::quantile(&mut ours.clone(), 0.01);
-    let mut report = Report::new("message-rate", "messages/s", &ours, p99, side.about(plan));
+    let name = if sends { "send-rate" } else { "message-rate" };
+    let mut report = Report::new(name, "messages/s", &ours, p99, side.about(plan));
     let fastest = variants.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
     if let Some(fastest) = fastest {
         report.compare(&ours, fastest);
@@ -67,28 +69,33 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     side.send_job(Job::Quit, 0, false)
 }
 
-/// Writes per second. The clock stops when the last of them has been placed.
-fn rate(side: &mut Side, spin: bool, time: Duration) -> Outcome<f64> {
-    side.send_job(Job::Passive, 0, spin)?;
-    let (mut under_way, mut writes) = (VecDeque::with_capacity(AHEAD), 0_u64);
+/// Writes, or Sends, per second. The clock stops when the last of them has been placed.
+fn rate(side: &mut Side, sends: bool, spin: bool, time: Duration) -> Outcome<f64> {
+    side.send_job(if sends { Job::Receive } else { Job::Passive }, 0, spin)?;
+    let (mut under_way, mut messages) = (VecDeque::with_capacity(AHEAD), 0_u64);
     let (from, mut batch) = (side.local.slice(..), side.queue.batch());
     let begin = Instant::now();
-    while begin.elapsed() < time || writes == 0 {
+    while begin.elapsed() < time || messages == 0 {
         if under_way.len() == AHEAD {
             under_way.pop_front().map_or(Ok(()), |oldest| finish(side, oldest, spin))?;
         }
         for _ in 0..GROUP {
-            batch.write(side.theirs, &from)?;
+            if sends {
+                batch.send(&from)?;
+            } else {
+                batch.write(side.theirs, &from)?;
+            }
         }
         under_way.push_back(batch.post()?);
-        writes += GROUP as u64;
+        messages += GROUP as u64;
     }
     for posted in under_way {
         finish(side, posted, spin)?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    side.queue.send([])?.wait()?;
-    Ok(writes as f64 / seconds)
+    let last: &[u8] = if sends { &[latency::LAST] } else { &[] };
+    side.queue.send(last)?.wait()?;
+    Ok(messages as f64 / seconds)
 }
 
 fn raw(side: &mut Side, plan: &Plan, spin: bool, time: Duration) -> Outcome<f64> {

@@ -46,6 +46,8 @@ fn work(mut side: Side, args: &PeerArgs) -> Outcome {
             Job::Pong if spin => latency::pong(&mut side, Wait::Spin)?,
             Job::Pong => latency::pong(&mut side, Wait::Block)?,
             Job::WatchingPong => latency::pong(&mut side, Wait::Watch)?,
+            Job::SendPong => latency::send_pong(&side, spin)?,
+            Job::Receive => latency::receive_all(&side, spin)?,
             Job::Passive => passive(&side, spin)?,
             Job::Cpu => side.send_cpu_time()?,
             Job::Gather => gathered.gather(&mut side, size)?,

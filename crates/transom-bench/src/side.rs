@@ -28,6 +28,10 @@ pub(crate) enum Job {
     Pong,
     /// The same, watching memory only.
     WatchingPong,
+    /// Answer messages with messages.
+    SendPong,
+    /// Receive messages until the last one.
+    Receive,
     /// Be written to or read from.
     Passive,
     /// Say how much processor time was used so far.
@@ -42,13 +46,15 @@ pub(crate) enum Job {
     Quit,
 }
 
-const JOBS: [Job; 12] = [
+const JOBS: [Job; 14] = [
     Job::RawPong,
     Job::LocalPong,
     Job::RawSink,
     Job::RawCount,
     Job::Pong,
     Job::WatchingPong,
+    Job::SendPong,
+    Job::Receive,
     Job::Passive,
     Job::Cpu,
     Job::Gather,
@@ -98,7 +104,7 @@ impl Side {
     ) -> Outcome<Side> {
         let memory = adapter.register(vec![0; size])?;
         let local = adapter.register(vec![0; size])?;
-        let open = queue.bind(&memory, .., Rights::READ | Rights::WRITE)?;
+        let open = queue.bind(&memory, .., Rights::READ | Rights::WRITE | Rights::ATOMIC)?;
         let told = queue.send(open.grant().to_bytes())?;
         let theirs = Grant::from_bytes(&queue.recv().wait()?)?;
         told.wait()?;

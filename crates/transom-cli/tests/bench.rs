@@ -52,6 +52,10 @@ fn two_processes_and_a_baseline() {
         ("write-latency", "8", "spin", "on", "ns"),
         ("write-latency", "1", "block", "off", "ns"),
         ("write-latency", "9", "watch", "on", "ns"),
+        ("send-latency", "8", "spin", "on", "ns"),
+        ("send-latency", "4096", "block", "off", "ns"),
+        ("read-latency", "8", "watch", "on", "ns"),
+        ("atomic-latency", "8", "spin", "off", "ns"),
         ("write-bandwidth", "65536", "spin", "off", "bytes/s"),
         ("write-bandwidth", "100000", "block", "on", "bytes/s"),
         ("read-bandwidth", "65536", "spin", "on", "bytes/s"),
@@ -79,6 +83,10 @@ fn two_processes_share_memory() {
     for (bench, wait, baseline) in [
         ("write-latency", "spin", "two threads"),
         ("write-latency", "block", "Unix socket"),
+        ("send-latency", "spin", "two threads"),
+        ("read-latency", "watch", "two threads"),
+        ("atomic-latency", "block", "Unix socket"),
+        ("send-rate", "spin", "a bare ring"),
         ("write-bandwidth", "spin", "memcpy"),
         ("read-bandwidth", "block", "memcpy"),
         ("message-rate", "spin", "a bare ring"),
@@ -114,17 +122,20 @@ fn by_line(object: &Value) {
 }
 
 #[test]
-fn small_writes_with_few_completions() {
-    let args = ["bench", "message-rate", "--size", "24", "--wait", "block", "--crc", "off"];
-    let more = ["--congestion", "reno", "--seconds", "0.03", "--baseline", "--json"];
-    let ran = run(&[&args[..], &more].concat());
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let object = ran.json();
-    assert_eq!(object["congestion"], "reno");
-    assert_eq!((&object["unit"], &object["size"]), (&"messages/s".into(), &24.into()), "{object}");
-    assert!(object["baseline"].as_str().is_some_and(|it| it.ends_with("one system call each")));
-    compared(&object);
-    two_processes(&object);
+fn small_messages_with_few_completions() {
+    for bench in ["message-rate", "send-rate"] {
+        let args = ["bench", bench, "--size", "24", "--wait", "block", "--crc", "off"];
+        let more = ["--congestion", "reno", "--seconds", "0.03", "--baseline", "--json"];
+        let ran = run(&[&args[..], &more].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let object = ran.json();
+        assert_eq!(object["congestion"], "reno");
+        let (unit, size) = (&object["unit"], &object["size"]);
+        assert_eq!((unit, size), (&"messages/s".into(), &24.into()), "{object}");
+        assert!(object["baseline"].as_str().is_some_and(|it| it.ends_with("one system call each")));
+        compared(&object);
+        two_processes(&object);
+    }
 }
 
 #[test]

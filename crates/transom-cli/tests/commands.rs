@@ -163,6 +163,7 @@ fn what_cannot_be_is_usage() {
     run(&["rping", "-c", "no address"]).failed(2, &["no address"]);
     run(&["bench", "write-latency", "--size", "0"]).failed(2, &["--size 0"]);
     run(&["bench", "write-latency", "--seconds", "0"]).failed(2, &["--seconds"]);
+    run(&["bench", "atomic-latency", "--size", "7"]).failed(2, &["--size 8"]);
     run(&["bench", "check", "--tokens", "0"]).failed(2, &["--tokens 0"]);
     assert_eq!(run(&["rping"]).code, 2, "one role is needed");
     assert_eq!(run(&["rping", "-s", "-c", "127.0.0.1"]).code, 2, "and only one");
