@@ -1,7 +1,7 @@
 //! Every interleaving of a thread that waits for a link over rings while another one polls it and the peer
 //! writes (`link/mod.rs`, `Link::rearm` in `link/rearm.rs`), on the shipped source files.
 //!
-//! Seen to fail without the note for a waiter whose link is left unread.
+//! Seen to fail without the note for a waiter whose link is left unread (`Watch::note_unread`).
 #![allow(missing_docs, dead_code, unreachable_pub)]
 
 #[path = "../src/driver/schedule/combining_lock.rs"]
@@ -23,6 +23,7 @@ use loom::sync::Arc;
 use loom::thread;
 use on_loom::{bounded, sync};
 use sync::{AtomicBool, AtomicU32, Ordering};
+use transom_wire::Time;
 use watch::Watch;
 
 const RECEIVE: u32 = 1;
@@ -91,10 +92,8 @@ impl Link {
             }
             self.unread.store(more, Ordering::Relaxed);
         }
-        // A pass that a waiter is there for always comes to rest.
-        if self.watch.is_waited_for() && self.unread.load(Ordering::Relaxed) {
-            self.noted.store(true, Ordering::Release);
-        }
+        let alarm = |_| self.noted.store(true, Ordering::Release);
+        self.watch.note_unread(Time(0), false, self.unread.load(Ordering::Relaxed), alarm);
     }
 
     fn left_over(&self) -> u32 {

@@ -41,10 +41,7 @@ impl Link {
         self.follow_descriptor(state, now, rests);
         self.arm(state, now, (rests, stuck));
         let waited = self.is_waited_for();
-        if (rests || waited) && self.is_unread() {
-            // The one that waits may not know: it was asleep before this pass, or left it to us.
-            self.note(now);
-        }
+        self.watch.note_unread(now, rests, self.is_unread(), self.alarm());
         if rests {
             state.release_buffers();
         }

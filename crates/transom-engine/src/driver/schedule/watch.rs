@@ -60,6 +60,21 @@ impl Watch {
         }
     }
 
+    /// A pass ends, and something is `unread`. A thread that waits may not know: it was asleep before this
+    /// pass, or left it to this thread. If the link `rests`, no thread is there at all.
+    #[inline]
+    pub(crate) fn note_unread(
+        &self,
+        now: Time,
+        rests: bool,
+        unread: bool,
+        alarm: impl FnOnce(Time),
+    ) {
+        if unread && (rests || self.is_waited_for()) {
+            self.note(now, alarm);
+        }
+    }
+
     /// When it will look.
     #[cfg(test)]
     pub(crate) fn noted(&self) -> Time {
