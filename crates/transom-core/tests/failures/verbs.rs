@@ -17,6 +17,7 @@ transom_testing::again_over_process![
     v68_a_reset_drops_everything_and_begins_anew,
     v68_a_reset_needs_the_other_half,
     v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit,
+    v94_the_limit_of_a_send_runs_on_while_other_messages_flow,
     v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
     v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
@@ -344,6 +345,38 @@ fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit() {
     pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
     pair.pump();
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
+}
+
+/// Neither messages of the peer's nor its answers to other requests give it more time for a receive.
+#[test]
+fn v94_the_limit_of_a_send_runs_on_while_other_messages_flow() {
+    const STEPS: u32 = 4;
+    let mut pair = verbs();
+    let limits = Limits { receive: Some(T), ..Limits::default() };
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits);
+    establish(&mut pair);
+    let target = pair.hosts[ACTIVE].register(vec![0; 8], WRITABLE);
+    let source = pair.hosts[PASSIVE].register(vec![7; 8], Rights::NONE);
+    // What the peer takes without a receive is in front of the Send, and completes in between.
+    let inbox = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+    let outbox = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
+    pair.post(ACTIVE, 9, write(&inbox, 0), Flags::NONE, &[outbox.all()]).unwrap();
+    send(&mut pair, ACTIVE, 1);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(9, OK)]);
+    for step in 1..STEPS {
+        pair.advance(T / STEPS);
+        let (turn, silent) = (u64::from(step), Flags::SILENT_SUCCESS);
+        pair.hosts[ACTIVE].post_receive(30 + turn, &[]).unwrap();
+        pair.post(PASSIVE, turn, write(&target, 0), silent, &[source.all()]).unwrap();
+        pair.post(PASSIVE, turn, Operation::Send, silent, &[]).unwrap();
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(30 + turn, OK)], "step {step}");
+    }
+    pair.advance(T / STEPS - Duration::from_millis(1));
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    pair.advance(Duration::from_millis(1));
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::ReceiverNotReady)]);
 }
 
 #[test]
