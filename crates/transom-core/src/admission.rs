@@ -1,9 +1,10 @@
 //! The one rule by which requests and receives enter a queue pair, whichever of its halves takes them:
-//! the state, the request itself, a place in the queue.
+//! the state, the request itself, a place in the queue. A [`Chain`](crate::Chain) applies it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::chain::ReceiveChain;
 use crate::queue::RequestQueue;
 use crate::tables::{Posting, QueuePairState};
 use crate::{Data, Effects, Flags, Operation, QueuePairConfig, Request, Settle, Sge, Status};
@@ -68,10 +69,10 @@ impl Occupancy {
         self.taken.load(Ordering::Relaxed).wrapping_sub(freed).wrapping_sub(completed)
     }
 
-    /// Whether there are as many as `count` left.
+    /// The places that are left, if so many were taken.
     #[inline]
-    fn has_room(&self, taken: u32, count: u32) -> bool {
-        count <= self.depth.load(Ordering::Relaxed).saturating_sub(self.used(taken))
+    fn room(&self, taken: u32) -> u32 {
+        self.depth.load(Ordering::Relaxed).saturating_sub(self.used(taken))
     }
 
     /// Change the depth. `false`: more places than that are in use, and nothing has changed.
@@ -83,11 +84,22 @@ impl Occupancy {
         fits
     }
 
-    /// Take `count` places. `false`: there are not so many, and none was taken.
+    /// Take up to `count` places: how many were taken.
     #[inline]
-    pub(crate) fn take(&self, count: u32) -> bool {
-        let take = |taken| self.has_room(taken, count).then(|| taken.wrapping_add(count));
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    pub(crate) fn take_some(&self, count: u32) -> u32 {
+        let mut some = 0;
+        let take = |taken: u32| {
+            some = count.min(self.room(taken));
+            (some > 0).then(|| taken.wrapping_add(some))
+        };
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_ok() { some } else { 0 }
+    }
+
+    /// So many places that were taken are not used.
+    #[inline]
+    pub(crate) fn untake(&self, count: u32) {
+        self.taken.fetch_sub(count, Ordering::Release);
     }
 
     /// A place is free, and no completion follows: for the thread that completes.
@@ -225,22 +237,27 @@ impl Admission {
         if silent { Leaving::Silent } else { Leaving::Completes(place) }
     }
 
-    /// Put a request behind those in `queue`. An error changes nothing.
+    /// Whether requests may be posted in this state.
     #[inline]
-    pub(crate) fn post(
-        &self,
+    pub(crate) fn takes_requests(&self, state: QueuePairState) -> Result<(), Status> {
+        gate(&self.config.dialect.posting.initiator, state)
+    }
+
+    /// Receives for `queue`, of which `expected` are expected.
+    #[inline]
+    pub(crate) fn receive_chain<'a>(
+        &'a self,
         state: QueuePairState,
-        queue: &mut RequestQueue,
-        request: &Request,
-        data: Data<'_>,
-    ) -> Result<(), Status> {
-        gate(&self.config.dialect.posting.initiator, state)?;
-        let length = self.judge(request, data)?;
-        if !self.requests.take(1) {
-            return Err(Status::NoMoreEntries);
-        }
-        queue.push(request.context, request.operation, request.flags, data, length);
-        Ok(())
+        queue: &'a mut RequestQueue,
+        expected: usize,
+    ) -> ReceiveChain<'a> {
+        let open = if self.config.shared {
+            Err(Status::InvalidRequest)
+        } else {
+            gate(&self.config.dialect.posting.receive, state)
+        };
+        let most = (self.config.receive_sge as usize, self.config.largest_transfer);
+        ReceiveChain::new(open, queue, most, &self.receives, expected)
     }
 
     /// Whether a request that takes no place, because it is over at once, may be posted.
@@ -251,61 +268,15 @@ impl Admission {
         request: &Request,
         data: Data<'_>,
     ) -> Result<(), Status> {
-        gate(&self.config.dialect.posting.initiator, state)?;
+        self.takes_requests(state)?;
         self.judge(request, data)?;
         let taken = self.requests.taken.load(Ordering::Relaxed);
-        if self.requests.has_room(taken, 1) { Ok(()) } else { Err(Status::NoMoreEntries) }
-    }
-
-    /// Put several requests behind those in `queue`: all of them, or, after an error, none.
-    pub(crate) fn post_list<'a>(
-        &self,
-        state: QueuePairState,
-        queue: &mut RequestQueue,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        gate(&self.config.dialect.posting.initiator, state)?;
-        // Once to know that all may be posted, and once to post them: the list is walked twice, and what
-        // was found the first time has no place that costs no allocation.
-        let mut count = 0_u32;
-        for (request, data) in list.clone() {
-            self.judge(&request, data)?;
-            count = count.saturating_add(1);
-        }
-        if !self.requests.take(count) {
-            return Err(Status::NoMoreEntries);
-        }
-        for (request, data) in list {
-            let length = self.judge(&request, data)?;
-            queue.push(request.context, request.operation, request.flags, data, length);
-        }
-        Ok(())
-    }
-
-    /// Put a receive behind those in `queue`. An error changes nothing.
-    pub(crate) fn post_receive(
-        &self,
-        state: QueuePairState,
-        queue: &mut RequestQueue,
-        context: u64,
-        list: &[Sge],
-    ) -> Result<(), Status> {
-        let QueuePairConfig { shared, dialect, receive_sge, largest_transfer, .. } = self.config;
-        if shared {
-            return Err(Status::InvalidRequest);
-        }
-        gate(&dialect.posting.receive, state)?;
-        let length = admit(list, receive_sge as usize, largest_transfer)?;
-        if !self.receives.take(1) {
-            return Err(Status::NoMoreEntries);
-        }
-        queue.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
-        Ok(())
+        if self.requests.room(taken) > 0 { Ok(()) } else { Err(Status::NoMoreEntries) }
     }
 
     /// Whether a request may be posted at all; its length.
     #[inline]
-    fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
+    pub(crate) fn judge(&self, request: &Request, data: Data<'_>) -> Result<u64, Status> {
         let length = match data {
             Data::Sges(list) => {
                 admit(list, self.config.initiator_sge as usize, self.config.largest_transfer)?
@@ -354,40 +325,44 @@ mod tests {
     #[test]
     fn as_many_places_as_the_depth_are_taken_and_no_more() {
         let places = Occupancy::new(3);
-        assert!(places.take(2) && !places.take(2), "all or none");
-        assert!(places.take(1) && !places.take(1));
+        let take = |count| places.take_some(count);
+        let take_one = || take(1) == 1;
+        assert_eq!((take(2), take(2), take(1)), (2, 1, 0), "as many as there are");
+        places.untake(2);
+        assert_eq!((take(1), take(u32::MAX), take(1)), (1, 1, 0));
         assert_eq!(places.len(), 3);
         places.free();
         assert_eq!(places.len(), 2);
-        assert!(places.take(1) && !places.take(1));
+        assert!(take_one() && !take_one());
         places.give_back();
-        assert!(places.take(1) && !places.take(1));
+        assert!(take_one() && !take_one());
         let (first, second) = (places.complete(), places.complete());
         assert_eq!((places.len(), places.uncompleted()), (3, 1));
-        assert!(!places.take(1), "completed is not enough");
+        assert!(!take_one(), "completed is not enough");
         places.retrieve(first);
-        assert!(places.take(1) && !places.take(1));
+        assert!(take_one() && !take_one());
         places.retrieve(second);
         assert_eq!((places.len(), places.uncompleted()), (2, 2));
-        assert!(!places.resize(1) && places.resize(2) && !places.take(1));
-        assert!(places.resize(3) && places.take(1) && !places.take(1));
+        assert!(!places.resize(1) && places.resize(2) && !take_one());
+        assert!(places.resize(3) && take_one() && !take_one());
         places.complete();
         places.clear();
         assert_eq!(places.len(), 0);
         places.give_back();
         assert_eq!(places.len(), 0, "nothing was taken");
-        assert!(places.take(3) && !places.take(1));
+        assert!(take(3) == 3 && !take_one());
     }
 
     /// The counts go round, and the difference stays what it is.
     #[test]
     fn places_are_counted_beyond_the_largest_number() {
         let places = Occupancy::new(2);
+        let take_one = || places.take_some(1) == 1;
         places.taken.store(u32::MAX, Ordering::Relaxed);
         places.freed.store(u32::MAX - 7, Ordering::Relaxed);
         places.completed.store(7, Ordering::Relaxed);
         places.retrieved.store(7, Ordering::Relaxed);
-        assert!(places.take(1) && places.take(1) && !places.take(1));
+        assert!(take_one() && take_one() && !take_one());
         places.free();
         assert_eq!(places.len(), 1);
     }

@@ -4,6 +4,7 @@
 use transom_memory::{Actor, DomainId, Purpose, QueuePairId};
 use transom_wire::Bytes;
 
+use crate::chain::Chain;
 use crate::copy::Accessor;
 use crate::queue::{Progress, Slot};
 use crate::{
@@ -78,8 +79,16 @@ impl QueuePair {
         if self.config().kind != QueuePairKind::Ud {
             return Err(Status::InvalidRequest);
         }
-        let requests = list.clone().map(|(request, data, _)| (request, data));
-        self.admission.post_list(self.state, &mut self.posted, requests)?;
+        let open = self.admission.takes_requests(self.state);
+        let count = list.clone().count();
+        let mut chain = Chain::new(&self.admission, open, &mut self.posted, count);
+        for (request, data, _) in list.clone() {
+            if let Err(status) = chain.post(&request, data) {
+                chain.cancel();
+                return Err(status);
+            }
+        }
+        drop(chain);
         if self.state != QueuePairState::Idle {
             return Ok(()); // behind a flush: `complete_ended` is to follow
         }

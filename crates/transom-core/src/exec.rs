@@ -6,12 +6,13 @@ use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId, Rights}
 use transom_wire::Time;
 
 use crate::admission::{Admission, Leaving};
+use crate::chain::{Chain, ReceiveChain};
 use crate::context::{Effects, SharedReceives, Side};
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
     Completion, CompletionFlags, CompletionKind, Data, Flags, Limits, Operation, QueuePairKind,
-    Request, Sge, Status,
+    Request, Status,
 };
 
 /// Requests under way, receives, and what is known of their outcome.
@@ -129,38 +130,38 @@ impl Execution {
         self.number
     }
 
-    /// Post a request straight to this half, under the link's lock: as [`QueuePair::post`], if nothing
+    /// Post requests straight to this half, under the link's lock: as [`QueuePair::chain`], if nothing
     /// [waits](crate::QueuePair::is_waiting) in the front half.
     ///
-    /// [`QueuePair::post`]: crate::QueuePair::post
+    /// [`QueuePair::chain`]: crate::QueuePair::chain
+    #[must_use]
+    #[inline]
+    pub fn chain(&mut self, expected: usize) -> Chain<'_> {
+        let open = self.admission.takes_requests(self.state);
+        Chain::new(&self.admission, open, &mut self.requests, expected)
+    }
+
+    /// Post a request, as a [`Chain`] of one.
     ///
     /// # Errors
-    /// As [`QueuePair::post`].
+    /// As [`QueuePair::post`](crate::QueuePair::post).
     #[inline]
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        self.admission.post(self.state, &mut self.requests, request, data)
+        self.chain(1).post(request, data)
     }
 
-    /// The same for several, in order: all of them, or, after an error, none.
-    ///
-    /// # Errors
-    /// As [`Execution::post`], for the first request that is refused.
-    pub fn post_list<'a>(
-        &mut self,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        self.admission.post_list(self.state, &mut self.requests, list)
-    }
-
-    /// Post a receive, as [`Execution::post`]. A [`Connection::transmit`](crate::Connection::transmit) follows.
-    ///
-    /// # Errors
-    /// As [`QueuePair::post_receive`](crate::QueuePair::post_receive).
+    /// Have `post` post receives, as [`Execution::chain`]. A
+    /// [`Connection::transmit`](crate::Connection::transmit) follows.
     #[inline]
-    pub fn post_receive(&mut self, context: u64, list: &[Sge]) -> Result<(), Status> {
-        self.admission.post_receive(self.state, &mut self.receives, context, list)?;
-        self.receives_posted += 1;
-        Ok(())
+    pub fn receive_chain<R>(
+        &mut self,
+        expected: usize,
+        post: impl FnOnce(&mut ReceiveChain<'_>) -> R,
+    ) -> R {
+        let before = self.receives.end();
+        let done = post(&mut self.admission.receive_chain(self.state, &mut self.receives, expected));
+        self.receives_posted += self.receives.end() - before;
+        done
     }
 
     /// Post a Bind, as [`Execution::post`], and execute it, if everything that was posted before has

@@ -9,6 +9,7 @@
 
 mod admission;
 mod attention;
+mod chain;
 mod cm;
 mod connection;
 mod context;
@@ -29,6 +30,7 @@ pub mod trace;
 
 pub use admission::Places;
 pub use attention::{Attention, Quiet};
+pub use chain::{Chain, ReceiveChain};
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
     Connection, ConnectionConfig, ConnectionOverview, LARGEST_INLINE, LinkEnd, LinkWish, Received,

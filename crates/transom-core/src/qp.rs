@@ -11,6 +11,7 @@ use transom_memory::{DomainId, Memory, Purpose, QueuePairId, Rights};
 use transom_wire::Time;
 
 use crate::admission::{Admission, Leaving, Places};
+use crate::chain::{Chain, ReceiveChain};
 use crate::copy::Accessor;
 use crate::dialect::PeerGone;
 use crate::exec::Execution;
@@ -172,52 +173,28 @@ impl QueuePair {
         self.attached
     }
 
-    /// Post a request. An error changes nothing. Afterwards the driver runs the connection; without
+    /// Post requests, of which `expected` are expected. Afterwards the driver runs the connection; without
     /// one it calls [`QueuePair::complete_ended`].
+    #[must_use]
+    pub fn chain(&mut self, expected: usize) -> Chain<'_> {
+        let open = self.needs_connection().and_then(|()| self.admission.takes_requests(self.state));
+        Chain::new(&self.admission, open, &mut self.posted, expected)
+    }
+
+    /// Post a request, as a [`Chain`] of one. An error changes nothing.
     ///
     /// # Errors
     /// `ConnectionInvalid` in a state without posts; `NoMoreEntries`; `DataOverrun`;
     /// `BufferOverflow`; `NotSupported`; `InvalidRequest` for a queue pair of datagrams, or without a
     /// send queue. Nothing is changed.
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        self.needs_connection()?;
-        self.admission.post(self.state, &mut self.posted, request, data)
+        self.chain(1).post(request, data)
     }
 
     /// Requests or receives wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.posted.is_empty() || !self.receives.is_empty()
-    }
-
-    /// Post several requests, in order: all of them, or, after an error, none.
-    ///
-    /// # Errors
-    /// As [`QueuePair::post`], for the first request that is refused.
-    pub fn post_list<'a>(
-        &mut self,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        self.needs_connection()?;
-        self.admission.post_list(self.state, &mut self.posted, list)
-    }
-
-    /// The same, each for the peer's shared receive queue of its number (Verbs V155).
-    ///
-    /// # Errors
-    /// As [`QueuePair::post_list`].
-    pub fn post_list_to<'a>(
-        &mut self,
-        list: impl Iterator<Item = (u32, Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        let first = self.posted.end();
-        self.post_list(list.clone().map(|(_, request, data)| (request, data)))?;
-        for (sequence, (target, ..)) in (first..).zip(list) {
-            if let Some(slot) = self.posted.get_mut(sequence) {
-                slot.target = target;
-            }
-        }
-        Ok(())
     }
 
     fn needs_connection(&self) -> Result<(), Status> {
@@ -227,29 +204,19 @@ impl QueuePair {
         }
     }
 
-    /// Post several requests, in order, up to the first that is refused: how many were posted, and why
-    /// not more (Verbs V81).
-    pub fn post_some<'a>(
-        &mut self,
-        list: impl Iterator<Item = (Request, Data<'a>)>,
-    ) -> (usize, Result<(), Status>) {
-        let mut posted = 0;
-        for (request, data) in list {
-            if let Err(status) = self.post(&request, data) {
-                return (posted, Err(status));
-            }
-            posted += 1;
-        }
-        (posted, Ok(()))
+    /// Post receives, of which `expected` are expected.
+    #[must_use]
+    pub fn receive_chain(&mut self, expected: usize) -> ReceiveChain<'_> {
+        self.admission.receive_chain(self.state, &mut self.receives, expected)
     }
 
-    /// Post a receive. An error changes nothing.
+    /// Post a receive, as a [`ReceiveChain`] of one. An error changes nothing.
     ///
     /// # Errors
     /// `InvalidRequest` with a shared queue; `ConnectionInvalid` in a state without receives;
     /// `NoMoreEntries`; `DataOverrun`; `BufferOverflow`.
     pub fn post_receive(&mut self, context: u64, list: &[Sge]) -> Result<(), Status> {
-        self.admission.post_receive(self.state, &mut self.receives, context, list)
+        self.receive_chain(1).post(context, list)
     }
 
     /// Give the other half to a connection that is being made (`Connecting` or `Accepting`).
@@ -672,8 +639,11 @@ mod tests {
         let send = Request { context: 2, operation: Operation::Send, flags: Flags::NONE };
         let full = Err(Status::NoMoreEntries);
         assert_eq!(pair.post(&send, Data::Sges(&[])), Ok(()));
-        let two = || std::iter::repeat_n((send, Data::Sges(&[][..])), 2);
-        assert_eq!(execution.post_list(two()), full, "one place is left");
+        let mut two = execution.chain(2);
+        assert_eq!(two.post(&send, Data::Sges(&[])), Ok(()));
+        assert_eq!(two.post(&send, Data::Sges(&[])), full, "one place is left");
+        two.cancel();
+        drop(two);
         assert_eq!(execution.post(&send, Data::Sges(&[])), Ok(()));
         assert_eq!((pair.outstanding(), execution.requests.len()), ((2, 0), 1));
         assert_eq!(pair.post(&send, Data::Sges(&[])), full);

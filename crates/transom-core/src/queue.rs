@@ -131,6 +131,24 @@ impl RequestQueue {
         self.slots.front_mut()
     }
 
+    pub(crate) fn back_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.back_mut()
+    }
+
+    /// Remove the requests from sequence number `end` on, and their lists.
+    pub(crate) fn truncate(&mut self, end: u64) {
+        while self.end() > end
+            && let Some(slot) = self.slots.pop_back()
+        {
+            if slot.inline {
+                self.bytes.truncate(self.bytes.len().saturating_sub(slot.length as usize));
+            } else {
+                let behind_first = slot.entries.saturating_sub(1) as usize;
+                self.sges.truncate(self.sges.len().saturating_sub(behind_first));
+            }
+        }
+    }
+
     /// Add a request. `length` is the sum of the list, which the caller has computed anyway.
     #[inline(always)]
     pub(crate) fn push(

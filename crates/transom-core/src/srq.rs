@@ -5,8 +5,9 @@ use std::sync::Arc;
 use transom_memory::QueuePairId;
 
 use crate::admission::{Occupancy, Places};
+use crate::chain::ReceiveChain;
 use crate::queue::RequestQueue;
-use crate::{Data, Finished, Flags, Operation, Sge, Status, admission};
+use crate::{Finished, Sge, Status};
 
 /// Receives that several queue pairs share. They belong to the queue: the end of a queue pair
 /// flushes none of them.
@@ -41,7 +42,27 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// Post a receive. The connections of the queue pairs appended to `wake` are to be run.
+    /// Have `post` post receives, of which `expected` are expected. The connections of the queue pairs
+    /// appended to `wake` are to be run.
+    pub fn post_chain<R>(
+        &mut self,
+        expected: usize,
+        wake: &mut Vec<QueuePairId>,
+        post: impl FnOnce(&mut ReceiveChain<'_>) -> R,
+    ) -> R {
+        let (before, most) = (self.receives.len(), (self.max_sge, self.largest_transfer));
+        let (queue, places) = (&mut self.receives, &self.places);
+        let done = post(&mut ReceiveChain::new(Ok(()), queue, most, places, expected));
+        if self.receives.len() > before {
+            if self.receives.len() >= self.threshold {
+                self.waiters.append(&mut self.early);
+            }
+            wake.append(&mut self.hungry);
+        }
+        done
+    }
+
+    /// Post a receive, as [`post_chain`](SharedReceiveQueue::post_chain) of one.
     ///
     /// # Errors
     /// `NoMoreEntries`; `DataOverrun`; `BufferOverflow`. Nothing is changed.
@@ -51,16 +72,7 @@ impl SharedReceiveQueue {
         list: &[Sge],
         wake: &mut Vec<QueuePairId>,
     ) -> Result<(), Status> {
-        let length = admission::admit(list, self.max_sge, self.largest_transfer)?;
-        if !self.places.take(1) {
-            return Err(Status::NoMoreEntries);
-        }
-        self.receives.push(context, Operation::Receive, Flags::NONE, Data::Sges(list), length);
-        if self.receives.len() >= self.threshold {
-            self.waiters.append(&mut self.early);
-        }
-        wake.append(&mut self.hungry);
-        Ok(())
+        self.post_chain(1, wake, |chain| chain.post(context, list))
     }
 
     /// For [`SharedReceives::take`](crate::SharedReceives::take).

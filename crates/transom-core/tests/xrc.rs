@@ -50,8 +50,9 @@ fn xrc() -> Pair {
 
 fn post_to(pair: &mut Pair, target: u32, context: u64, operation: Operation, list: &[Sge]) {
     let request = Request { context, operation, flags: Flags::NONE };
-    let one = std::iter::once((target, request, Data::Sges(list)));
-    pair.hosts[ACTIVE].queue_pair.post_list_to(one).unwrap();
+    let mut chain = pair.hosts[ACTIVE].queue_pair.chain(1);
+    chain.post_to(target, &request, Data::Sges(list)).unwrap();
+    drop(chain);
     pair.pump();
 }
 

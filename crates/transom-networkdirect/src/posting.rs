@@ -1,5 +1,6 @@
 //! The common part of posting in both versions: flags, lists, inline bytes.
 
+use arrayvec::ArrayVec;
 use transom_engine::{Flags, Sge};
 
 use crate::abi::*;
@@ -19,77 +20,43 @@ pub(crate) fn flags(given: u32, allowed: u32, invalid: i32) -> Result<Flags, i32
 }
 
 /// A list in the engine's words, on the stack: nothing on the data path allocates.
-#[derive(Debug, PartialEq)]
-pub(crate) struct List {
-    entries: [Sge; limits::SGE as usize],
-    count: usize,
+pub(crate) type List = ArrayVec<Sge, { limits::SGE as usize }>;
+
+/// Add an entry; more than an adapter takes are refused (ND2 2.9).
+pub(crate) fn push(list: &mut List, entry: Sge) -> Result<(), i32> {
+    list.try_push(entry).map_err(|_| ND_DATA_OVERRUN)
 }
 
-impl List {
-    /// An empty one.
-    pub(crate) fn new() -> List {
-        List { entries: [Sge::default(); limits::SGE as usize], count: 0 }
+/// The list of version 2's form.
+pub(crate) fn list_of(list: Option<&[Nd2Sge]>) -> Result<List, i32> {
+    let mut to = List::new();
+    for sge in list.ok_or(ND_INVALID_PARAMETER_2)? {
+        let (token, address) = (sge.memory_region_token, sge.buffer as u64);
+        push(&mut to, Sge { token, address, length: sge.buffer_length })?;
     }
-
-    /// Add an entry; more than an adapter takes are refused (ND2 2.9).
-    pub(crate) fn push(&mut self, entry: Sge) -> Result<(), i32> {
-        *self.entries.get_mut(self.count).ok_or(ND_DATA_OVERRUN)? = entry;
-        self.count += 1;
-        Ok(())
-    }
-
-    /// From version 2's form.
-    pub(crate) fn of(list: Option<&[Nd2Sge]>) -> Result<List, i32> {
-        let mut to = List::new();
-        for sge in list.ok_or(ND_INVALID_PARAMETER_2)? {
-            to.push(Sge {
-                token: sge.memory_region_token,
-                address: sge.buffer as u64,
-                length: sge.buffer_length,
-            })?;
-        }
-        Ok(to)
-    }
-
-    /// The entries.
-    pub(crate) fn as_slice(&self) -> &[Sge] {
-        self.entries.get(..self.count).unwrap_or_default()
-    }
+    Ok(to)
 }
 
 /// Bytes captured by an inline request.
-#[derive(Debug)]
-pub(crate) struct Captured {
-    bytes: [u8; limits::INLINE as usize],
-    count: usize,
-}
+pub(crate) type Captured = ArrayVec<u8, { limits::INLINE as usize }>;
 
-impl Captured {
-    /// None yet.
-    pub(crate) fn new() -> Captured {
-        Captured { bytes: [0; limits::INLINE as usize], count: 0 }
+/// Copy `length` bytes of the program's memory at `address`; it need not be registered.
+pub(crate) fn capture(captured: &mut Captured, address: u64, length: u64) -> Result<(), i32> {
+    let length = usize::try_from(length).map_err(|_| ND_BUFFER_OVERFLOW)?;
+    if length > captured.remaining_capacity() {
+        return Err(ND_BUFFER_OVERFLOW);
     }
-
-    /// Copy `length` bytes of the program's memory at `address`; it need not be registered.
-    pub(crate) fn add(&mut self, address: u64, length: u64) -> Result<(), i32> {
-        if length == 0 {
-            return Ok(());
-        }
-        let length = usize::try_from(length).map_err(|_| ND_BUFFER_OVERFLOW)?;
-        let room = self
-            .count
-            .checked_add(length)
-            .and_then(|end| self.bytes.get_mut(self.count..end))
-            .ok_or(ND_BUFFER_OVERFLOW)?;
-        crate::com::copy_from_program(address, room).ok_or(ND_ACCESS_VIOLATION)?;
-        self.count += length;
-        Ok(())
+    if length == 0 {
+        return Ok(());
     }
-
-    /// The bytes.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.count).unwrap_or_default()
+    let before = captured.len();
+    captured.extend(std::iter::repeat_n(0, length));
+    let room = captured.get_mut(before..).unwrap_or_default();
+    let copied = crate::com::copy_from_program(address, room);
+    if copied.is_none() {
+        captured.truncate(before);
     }
+    copied.ok_or(ND_ACCESS_VIOLATION)
 }
 
 /// A remote token as programs carry it: its four bytes in memory are wire order (ND2 5.4).
@@ -117,10 +84,17 @@ mod tests {
     fn inline_bytes_are_gathered_and_bounded() {
         let (a, b) = ([1u8, 2], [3u8; limits::INLINE as usize]);
         let mut captured = Captured::new();
-        captured.add(a.as_ptr() as u64, 2).unwrap();
-        assert_eq!(captured.add(b.as_ptr() as u64, b.len() as u64), Err(ND_BUFFER_OVERFLOW));
-        captured.add(b.as_ptr() as u64, 1).unwrap();
+        capture(&mut captured, a.as_ptr() as u64, 2).unwrap();
+        assert_eq!(
+            capture(&mut captured, b.as_ptr() as u64, b.len() as u64),
+            Err(ND_BUFFER_OVERFLOW)
+        );
+        capture(&mut captured, b.as_ptr() as u64, 1).unwrap();
         assert_eq!(captured.as_slice(), [1, 2, 3]);
-        assert_eq!(captured.add(8, 1), Err(ND_ACCESS_VIOLATION), "a bad pointer is an answer");
+        assert_eq!(
+            capture(&mut captured, 8, 1),
+            Err(ND_ACCESS_VIOLATION),
+            "a bad pointer is an answer"
+        );
     }
 }

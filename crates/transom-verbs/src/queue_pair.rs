@@ -24,7 +24,7 @@ use crate::rendezvous::{Number, Rendezvous};
 use crate::xrc::XrcDomain;
 use crate::{datagram, explain, gid, limits, timers, transitions, usage};
 
-pub(crate) use posting::{atomic, of_length, operation};
+pub(crate) use posting::{atomic, of_length, operation, post_error};
 
 /// A queue pair.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ struct Outlet {
 
 /// A send that waits for the end of SQD.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     request: Request,
     list: Vec<Sge>,
     inline: Option<Vec<u8>>,

@@ -1,9 +1,9 @@
 //! Shared receive queues.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use transom_engine::{Sge, Status, raw};
+use transom_engine::{Status, raw};
 
 use crate::abi::{event, ibv_srq_attr};
 use crate::channel::Acknowledged;
@@ -25,7 +25,8 @@ pub(crate) struct SharedQueue {
     pub(crate) users: Users,
     pub(crate) async_events: Acknowledged,
     attr: Mutex<ibv_srq_attr>,
-    max_sge: AtomicU32,
+    /// Entries of a receive.
+    pub(crate) max_sge: u32,
     /// Of a queue that messages find by its number.
     pub(crate) xrc: Option<Numbered>,
     /// The domain does not count it any more.
@@ -94,7 +95,7 @@ impl SharedQueue {
             users: Users::default(),
             async_events: Acknowledged::default(),
             attr: Mutex::new(granted),
-            max_sge: AtomicU32::new(granted.max_sge),
+            max_sge: granted.max_sge,
             xrc,
             left: AtomicBool::new(false),
         })
@@ -146,13 +147,6 @@ impl SharedQueue {
         self.attr.lock().unwrap_or_else(PoisonError::into_inner).srq_limit = 0;
         let raised = AsyncEvent::SharedReceives(self.clone(), event::SRQ_LIMIT_REACHED);
         self.context().events.push_of(&self.async_events, raised);
-    }
-
-    pub(crate) fn post(&self, wr_id: u64, list: &[Sge]) -> Result {
-        if list.len() > self.max_sge.load(Ordering::Relaxed) as usize {
-            return Err(Errno::EINVAL);
-        }
-        Ok(self.engine.post_receive(wr_id, list)?)
     }
 
     /// `EBUSY` while a queue pair takes receives from it.

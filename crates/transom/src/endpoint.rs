@@ -262,22 +262,24 @@ impl Endpoint {
         };
         let last = runs.last().and_then(|run| run.key);
         let Some(last) = last.filter(|_| !full) else { return Err(self.full(asked.to_string())) };
-        let mut at = runs.iter();
-        let mut run = at.next();
-        let list = requests.iter().enumerate().map(move |(index, (operation, sge))| {
-            // The last request of a run completes, and lets its memory go.
-            let ends = run.filter(|run| run.end == index + 1).and_then(|run| run.key);
-            if ends.is_some() {
-                run = at.next();
-            }
-            let (context, flags) = match ends {
-                Some(key) => (key.to_context(), Flags::NONE),
-                None => (NOBODY, Flags::SILENT_SUCCESS),
-            };
-            let request = Request { context, operation: *operation, flags };
-            (request, Data::Sges(std::slice::from_ref(sge)))
+        let posted = self.raw.post_chain(requests.len(), |chain| {
+            let mut at = runs.iter();
+            let mut run = at.next();
+            chain.post_all(requests.iter().enumerate().map(|(index, (operation, sge))| {
+                // The last request of a run completes, and lets its memory go.
+                let ends = run.filter(|run| run.end == index + 1).and_then(|run| run.key);
+                if ends.is_some() {
+                    run = at.next();
+                }
+                let (context, flags) = match ends {
+                    Some(key) => (key.to_context(), Flags::NONE),
+                    None => (NOBODY, Flags::SILENT_SUCCESS),
+                };
+                let request = Request { context, operation: *operation, flags };
+                (request, Data::Sges(std::slice::from_ref(sge)))
+            }))
         });
-        self.raw.post_list(list).map(|()| last).map_err(|error| {
+        posted.flatten().map(|()| last).map_err(|error| {
             self.let_all_go(runs);
             self.not_posted(asked.to_string(), &error)
         })

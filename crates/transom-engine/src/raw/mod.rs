@@ -7,6 +7,7 @@
 //! [`CompletionQueue::wait`].
 
 mod adapter;
+mod chain;
 mod connector;
 mod datagram_port;
 mod error;
@@ -27,6 +28,7 @@ mod tests;
 mod xrc;
 
 pub use adapter::{Adapter, Counters};
+pub use chain::{Chain, ReceiveChain};
 pub use connector::{ConnectionInfo, Connector, Listener};
 pub use datagram_port::DatagramPort;
 pub use error::{Error, Result};

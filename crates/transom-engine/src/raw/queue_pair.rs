@@ -7,6 +7,7 @@ use transom_memory::{
 };
 
 use super::adapter::Owner;
+use super::chain::{Chain, ReceiveChain, no_memory};
 use super::memory::refused;
 use super::{
     Adapter, CompletionQueue, Domain, Error, Resets, Result, SharedReceiveQueue, XrcDomain,
@@ -204,67 +205,24 @@ impl QueuePair {
     /// forked child. Nothing is posted.
     pub fn post(&self, request: &Request, data: Data<'_>) -> Result<()> {
         self.0.owner.here()?;
-        if matches!(data, Data::Memory(_)) {
-            // Such a request would open any memory of the process: only `fast_register` may post
-            // it.
-            return Err(Error::post(Status::InvalidRequest, "post a request"));
-        }
+        no_memory(data).map_err(|status| Error::post(status, "post a request"))?;
         self.0.qp.post(request, data).map_err(|status| Error::post(status, "post a request"))
     }
 
-    /// Post several requests at once, in order: all of them, or, after an error, none. They cost one
-    /// lock and one pass, and what is small leaves in as few calls to the kernel as it fits in.
+    /// Have `post` post requests, in order, of which `expected` are expected: they cost one lock and one pass,
+    /// and what is small leaves in as few calls to the kernel as it fits in. Its result is returned.
+    ///
+    /// `post` is called once, with a lock held: it may use neither the queue pair nor its peers.
     ///
     /// # Errors
-    /// As [`QueuePair::post`], for the first request that is refused. Nothing is posted.
-    pub fn post_list<'a>(
+    /// `Forked` in a forked child: `post` is not called.
+    pub fn post_chain<R>(
         &self,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<()> {
+        expected: usize,
+        mut post: impl FnMut(&mut Chain<'_, '_>) -> R,
+    ) -> Result<R> {
         self.0.owner.here()?;
-        if list.clone().any(|(_, data)| matches!(data, Data::Memory(_))) {
-            return Err(Error::post(Status::InvalidRequest, "post a list of requests"));
-        }
-        let posted = self.0.qp.post_list(list);
-        posted.map_err(|status| Error::post(status, "post a list of requests"))
-    }
-
-    /// The same for a queue pair of type [`XrcSend`](QueuePairKind::XrcSend), each request for the peer's
-    /// shared receive queue of its number. The peer judges the number: where it names no queue of the
-    /// peer's XRC domain, the request fails (Verbs V155).
-    ///
-    /// # Errors
-    /// As [`QueuePair::post_list`].
-    pub fn post_list_to<'a>(
-        &self,
-        list: impl Iterator<Item = (u32, Request, Data<'a>)> + Clone,
-    ) -> Result<()> {
-        self.0.owner.here()?;
-        if list.clone().any(|(_, _, data)| matches!(data, Data::Memory(_))) {
-            return Err(Error::post(Status::InvalidRequest, "post a list of requests"));
-        }
-        let posted = self.0.qp.post_list_to(list);
-        posted.map_err(|status| Error::post(status, "post a list of requests"))
-    }
-
-    /// Post several requests at once, in order, up to the first that is refused: how many were posted,
-    /// and why not more (Verbs V81). Otherwise as [`QueuePair::post_list`].
-    pub fn post_some<'a>(
-        &self,
-        list: impl Iterator<Item = (Request, Data<'a>)>,
-    ) -> (usize, Result<()>) {
-        if let Err(error) = self.0.owner.here() {
-            return (0, Err(error));
-        }
-        let mut memory = false;
-        let list = list.take_while(|(_, data)| {
-            memory = matches!(data, Data::Memory(_));
-            !memory
-        });
-        let (posted, result) = self.0.qp.post_some(list);
-        let refused = memory.then_some(Status::InvalidRequest);
-        let result = result.and_then(|()| refused.map_or(Ok(()), Err));
-        (posted, result.map_err(|status| Error::post(status, "post a list of requests")))
+        Ok(self.0.qp.post_chain(expected, |chain| post(&mut Chain(chain))))
     }
 
     /// Post a fast registration: when it executes, in queue order, `region` (see
@@ -325,8 +283,23 @@ impl QueuePair {
     /// `InvalidRequest` with a shared queue; `ConnectionInvalid`; `NoMoreEntries`; `DataOverrun`;
     /// `BufferOverflow`; `Forked` in a forked child.
     pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
+        self.post_receives(1, |chain| chain.post(context, list))?
+    }
+
+    /// Have `post`, which is called once, post receives, in order, of which `expected` are expected: they cost
+    /// one lock and one pass. Its result is returned.
+    ///
+    /// `post` is called with a lock held: it may use neither the queue pair nor its peers.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child: `post` is not called.
+    pub fn post_receives<R>(
+        &self,
+        expected: usize,
+        mut post: impl FnMut(&mut ReceiveChain<'_, '_>) -> R,
+    ) -> Result<R> {
         self.0.owner.here()?;
-        self.0.qp.post_receive(context, list).map_err(|s| Error::post(s, "post a receive"))
+        Ok(self.0.qp.post_receives(expected, |chain| post(&mut ReceiveChain(chain))))
     }
 
     /// Post Sends of a queue pair of datagrams, in order: all of them, or, after an error, none. Bytes
@@ -338,17 +311,17 @@ impl QueuePair {
     /// [`QueuePair::resume_sends`] (Verbs V70).
     ///
     /// # Errors
-    /// As [`QueuePair::post_list`]; `InvalidRequest` for a queue pair of another kind.
+    /// As [`QueuePair::post`]; `InvalidRequest` for a queue pair of another kind.
     pub fn post_datagrams<'a, T>(
         &self,
         list: impl Iterator<Item = (Request, Data<'a>, Destination<T>)> + Clone,
         depart: impl FnMut(Departure<'_, T>),
     ) -> Result<()> {
         self.0.owner.here()?;
-        if list.clone().any(|(_, data, _)| matches!(data, Data::Memory(_))) {
-            return Err(Error::post(Status::InvalidRequest, "post datagrams"));
-        }
-        self.0.qp.post_datagrams(list, depart).map_err(|s| Error::post(s, "post datagrams"))
+        list.clone()
+            .try_for_each(|(_, data, _)| no_memory(data))
+            .and_then(|()| self.0.qp.post_datagrams(list, depart))
+            .map_err(|status| Error::post(status, "post datagrams"))
     }
 
     /// Deliver a datagram that has come for it. `false`: it is dropped, because its key is another one,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::adapter::Owner;
+use super::chain::ReceiveChain;
 use super::{Adapter, Domain, Error, Result, Sink};
 use crate::driver::{Cq, Srq, wait_timer};
 use crate::{Completion, Moderation, NotifyKind, Sge, Status};
@@ -225,15 +226,29 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `NoMoreEntries` when it is full.
     pub fn post_receive(&self, context: u64, list: &[Sge]) -> Result<()> {
+        self.post_receives(1, |chain| chain.post(context, list))?
+    }
+
+    /// Have `post` post receives, in order, of which `expected` are expected, under one lock. Its result is
+    /// returned.
+    ///
+    /// `post` is called with that lock held: it may not use the queue.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child: `post` is not called.
+    pub fn post_receives<R>(
+        &self,
+        expected: usize,
+        post: impl FnOnce(&mut ReceiveChain<'_, '_>) -> R,
+    ) -> Result<R> {
         let shared = self.owner.here()?;
         let mut wake = Vec::new();
-        self.srq
-            .post(context, list, &mut wake)
-            .map_err(|status| Error::post(status, "post a shared receive"))?;
+        let posted =
+            self.srq.post_chain(expected, &mut wake, |chain| post(&mut ReceiveChain(chain)));
         for number in wake {
             shared.receives_posted(number);
         }
-        Ok(())
+        Ok(posted)
     }
 
     /// Change depth and threshold; 0 leaves a value as it is.

@@ -18,7 +18,7 @@ use crate::explain;
 use crate::guid::{Guid, IID_INDEndpoint, IID_ITransomExplain};
 use crate::limits;
 use crate::os::lock;
-use crate::posting::{Captured, List, flags};
+use crate::posting::{Captured, List, capture, flags, push};
 use crate::status::*;
 use crate::table::nd1;
 
@@ -80,11 +80,9 @@ const OTHER: u32 = OP_SILENT_SUCCESS | OP_READ_FENCE;
 fn engine_list(list: &[NdSge]) -> Result<List, i32> {
     let mut to = List::new();
     for sge in list {
-        to.push(Sge {
-            token: local_token(sge.region),
-            address: sge.address as u64,
-            length: u32::try_from(sge.length).map_err(|_| ND_BUFFER_OVERFLOW)?,
-        })?;
+        let length = u32::try_from(sge.length).map_err(|_| ND_BUFFER_OVERFLOW)?;
+        let (token, address) = (local_token(sge.region), sge.address as u64);
+        push(&mut to, Sge { token, address, length })?;
     }
     Ok(to)
 }
@@ -233,7 +231,7 @@ impl Endpoint {
         }
         let mut captured = Captured::new();
         for sge in list {
-            captured.add(sge.address as u64, sge.length as u64).map_err(|e| {
+            capture(&mut captured, sge.address as u64, sge.length as u64).map_err(|e| {
                 if mixed && e == ND_BUFFER_OVERFLOW { ND_INVALID_PARAMETER_2 } else { e }
             })?;
         }

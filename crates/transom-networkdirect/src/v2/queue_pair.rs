@@ -14,7 +14,7 @@ use crate::com::{Alive, AnyPtr, InPtr, class};
 use crate::explain;
 use crate::guid::{Guid, IID_IND2QueuePair, IID_ITransomExplain};
 use crate::os::lock;
-use crate::posting::{Captured, List, flags, token_of};
+use crate::posting::{Captured, capture, flags, list_of, token_of};
 use crate::status::*;
 use crate::table::nd2;
 
@@ -122,14 +122,14 @@ impl QueuePair {
             // Tokens and the number of entries do not count (ND2 2.9, INLINE).
             let mut captured = Captured::new();
             for sge in list.ok_or(ND_INVALID_PARAMETER_2)? {
-                captured.add(sge.buffer as u64, u64::from(sge.buffer_length))?;
+                capture(&mut captured, sge.buffer as u64, u64::from(sge.buffer_length))?;
             }
             if captured.as_slice().len() > self.inline_size as usize {
                 return Err(ND_BUFFER_OVERFLOW);
             }
             self.post(context, operation, flags, Data::Inline(captured.as_slice()))?;
         } else {
-            let list = List::of(list)?;
+            let list = list_of(list)?;
             self.post(context, operation, flags, Data::Sges(list.as_slice()))?;
         }
         Ok(ND_SUCCESS)
@@ -151,7 +151,7 @@ impl QueuePair {
         if self.shared.is_some() {
             return Err(ND_INVALID_DEVICE_REQUEST);
         }
-        let list = List::of(list.many(count as usize))?;
+        let list = list_of(list.many(count as usize))?;
         self.raw.post_receive(context as u64, list.as_slice()).map_err(|e| nd2(e.status))?;
         Ok(ND_SUCCESS)
     }

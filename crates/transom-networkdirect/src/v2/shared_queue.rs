@@ -11,7 +11,7 @@ use crate::com::{Alive, InPtr, OutPtr, class};
 use crate::guid::{IID_IND2Overlapped, IID_IND2SharedReceiveQueue};
 use crate::limits;
 use crate::os::{File, OverlappedPtr};
-use crate::posting::List;
+use crate::posting::list_of;
 use crate::status::*;
 use crate::table::nd2;
 
@@ -100,7 +100,7 @@ impl SharedQueue {
         if count as usize > self.max_sge {
             return Err(ND_DATA_OVERRUN);
         }
-        let list = List::of(list.many(count as usize))?;
+        let list = list_of(list.many(count as usize))?;
         self.raw.post_receive(context as u64, list.as_slice()).map_err(|e| nd2(e.status))?;
         Ok(ND_SUCCESS)
     }

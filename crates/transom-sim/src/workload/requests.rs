@@ -338,9 +338,7 @@ impl World {
         let before = pair.front.state();
         let (outstanding, occupied) = (pair.front.outstanding().0, pair.front.occupied().0);
         let result = match pair.kind {
-            QueuePairKind::XrcSend => {
-                pair.front.post_list_to(std::iter::once((target, request, data)))
-            }
+            QueuePairKind::XrcSend => pair.front.chain(1).post_to(target, &request, data),
             _ => pair.front.post(&request, data),
         };
         let depth = pair.front.config().initiator_depth;

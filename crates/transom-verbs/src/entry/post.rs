@@ -1,9 +1,9 @@
 //! Posting lists of requests and receives.
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 
-use transom_engine::raw::Atomic;
+use arrayvec::ArrayVec;
+use transom_engine::raw::{Atomic, ReceiveChain};
 use transom_engine::{Data, QueuePairKind, Request, Sge};
 
 use crate::abi::*;
@@ -13,7 +13,7 @@ use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
-use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation};
+use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation, post_error};
 use crate::{explain, limits};
 
 /// An entry of a list in the engine's words.
@@ -22,32 +22,11 @@ fn engine_entry(entry: &ibv_sge) -> Sge {
     Sge { token: entry.lkey, address: entry.addr, length: entry.length }
 }
 
-/// A list in the engine's words, on the stack.
-pub(crate) struct List {
-    entries: [MaybeUninit<Sge>; limits::SGE as usize],
-    count: usize,
-}
+/// The entries of one request, in the engine's words.
+type List = ArrayVec<Sge, { limits::SGE as usize }>;
 
-impl List {
-    #[inline]
-    pub(crate) fn new() -> List {
-        List { entries: [const { MaybeUninit::uninit() }; limits::SGE as usize], count: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, entry: &ibv_sge) -> Result {
-        let to = self.entries.get_mut(self.count).ok_or(Errno::EINVAL)?;
-        to.write(engine_entry(entry));
-        self.count += 1;
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[Sge] {
-        // SAFETY: the first `count` entries were written by `push`.
-        unsafe { std::slice::from_raw_parts(self.entries.as_ptr().cast(), self.count) }
-    }
-}
+/// The bytes of one inline request.
+type Captured = ArrayVec<u8, { limits::INLINE as usize }>;
 
 /// The entries of a program's list.
 ///
@@ -62,43 +41,6 @@ unsafe fn entries<'a>(list: *mut ibv_sge, count: c_int) -> Result<&'a [ibv_sge]>
             Ok(unsafe { std::slice::from_raw_parts(list, count) })
         }
         _ => Err(Errno::EINVAL),
-    }
-}
-
-/// The bytes of an inline request.
-pub(crate) struct Captured {
-    bytes: [MaybeUninit<u8>; limits::INLINE as usize],
-    count: usize,
-}
-
-impl Captured {
-    #[inline]
-    pub(crate) fn new() -> Captured {
-        Captured { bytes: [MaybeUninit::uninit(); limits::INLINE as usize], count: 0 }
-    }
-
-    /// Copy `length` bytes of the program's: `EINVAL` beyond what the queue pair takes.
-    ///
-    /// # Safety
-    /// `length` bytes at `address` that can be read.
-    #[inline]
-    pub(crate) unsafe fn add(&mut self, address: u64, length: usize, most: u32) -> Result {
-        let end = self.count.checked_add(length).filter(|end| *end <= most as usize);
-        let end = end.ok_or(Errno::EINVAL)?;
-        let room = self.bytes.get_mut(self.count..end).ok_or(Errno::EINVAL)?;
-        let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
-        if !room.is_empty() {
-            // SAFETY: this function's contract; the room has as many bytes.
-            unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr().cast(), length) };
-        }
-        self.count = end;
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the first `count` bytes were written by `add`.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.count) }
     }
 }
 
@@ -130,12 +72,16 @@ fn too_many(call: &str, given: usize, most: u32) -> Errno {
     explain::invalid(|| format!("{call}: {given} entries, and the queue takes {most} at most"))
 }
 
-/// The bytes that it names.
+/// Have `post` post a request; the bytes that it names.
 ///
 /// # Safety
 /// A request of the program's with its list.
 #[inline]
-unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result<u64> {
+unsafe fn post_one(
+    pair: &QueuePair,
+    wr: &ibv_send_wr,
+    post: impl FnOnce(&Request, Data<'_>, Destination) -> Result,
+) -> Result<u64> {
     let to = &wr.wr;
     let mut bind = None;
     let operation = match wr.opcode {
@@ -185,7 +131,7 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result<u64> {
     };
     let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
     if !operation.has_data() {
-        pair.post_send(&request, Data::Sges(&[]), to)?;
+        post(&request, Data::Sges(&[]), to)?;
         if let Some(key) = bind {
             // SAFETY: this function's contract.
             unsafe { (*wr.bind_mw.mw).rkey = key };
@@ -193,43 +139,73 @@ unsafe fn post_one(pair: &QueuePair, wr: &ibv_send_wr) -> Result<u64> {
         return Ok(0);
     }
     match given {
+        // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
+        [only] if inline => post(&request, Data::Inline(unsafe { bytes(only) }), to)?,
         _ if inline => {
-            // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
-            unsafe { post_inline(pair, &request, given, to) }?;
+            let mut captured = Captured::new();
+            // SAFETY: as above.
+            unsafe { capture(given, &mut captured) }?;
+            post(&request, Data::Inline(&captured), to)?;
         }
-        [only] => pair.post_send(&request, Data::Sges(&[engine_entry(only)]), to)?,
-        _ => post_entries(pair, &request, given, to)?,
+        [only] => post(&request, Data::Sges(&[engine_entry(only)]), to)?,
+        _ => {
+            let mut list = List::new();
+            fill(&mut list, given.iter().map(engine_entry))?;
+            post(&request, Data::Sges(&list), to)?;
+        }
     }
     Ok(length)
 }
 
-// The room for many entries, and for inline data, is on the stack of calls that need it only.
-
-#[inline(never)]
-fn post_entries(pair: &QueuePair, request: &Request, given: &[ibv_sge], to: Destination) -> Result {
-    let mut list = List::new();
-    for entry in given {
-        list.push(entry)?;
+/// The bytes of an entry of inline data.
+///
+/// # Safety
+/// They can be read, and nobody changes them meanwhile.
+#[inline]
+unsafe fn bytes<'a>(entry: &ibv_sge) -> &'a [u8] {
+    if entry.length == 0 {
+        return &[];
     }
-    pair.post_send(request, Data::Sges(list.as_slice()), to)
+    let from = std::ptr::with_exposed_provenance(entry.addr as usize);
+    // SAFETY: this function's contract.
+    unsafe { std::slice::from_raw_parts(from, entry.length as usize) }
 }
 
-/// # Safety
-/// Entries of the program's, whose bytes can be read.
-#[inline(never)]
-unsafe fn post_inline(
-    pair: &QueuePair,
-    request: &Request,
-    given: &[ibv_sge],
-    to: Destination,
-) -> Result {
-    let mut captured = Captured::new();
-    for entry in given {
-        let most = pair.caps.max_inline_data;
-        // SAFETY: this function's contract.
-        unsafe { captured.add(entry.addr, entry.length as usize, most) }?;
+// Both are filled where they lie: to return them is to copy all their room.
+
+fn fill(list: &mut List, entries: impl Iterator<Item = Sge>) -> Result {
+    for entry in entries {
+        list.try_push(entry).map_err(|_| Errno::EINVAL)?;
     }
-    pair.post_send(request, Data::Inline(captured.as_slice()), to)
+    Ok(())
+}
+
+/// Copy the bytes of several entries of inline data.
+///
+/// # Safety
+/// As of [`bytes`], for each.
+unsafe fn capture(given: &[ibv_sge], into: &mut Captured) -> Result {
+    for entry in given {
+        // SAFETY: this function's contract.
+        let part = unsafe { bytes(entry) };
+        into.try_extend_from_slice(part).map_err(|_| Errno::EINVAL)?;
+    }
+    Ok(())
+}
+
+/// The requests or receives of a chain; beyond `most` they are not counted: the queue has no room for them.
+///
+/// # Safety
+/// A chain of the program's.
+unsafe fn count<T>(mut first: *const T, most: u32, next: impl Fn(&T) -> *const T) -> usize {
+    let mut count = 0;
+    // SAFETY: this function's contract.
+    while count < most as usize
+        && let Some(one) = unsafe { first.as_ref() }
+    {
+        (count, first) = (count + 1, next(one));
+    }
+    count
 }
 
 /// Post the requests before the first bad one, which `*bad_wr` names (Verbs V81).
@@ -242,14 +218,37 @@ pub(crate) unsafe extern "C" fn post_send(
         // SAFETY: a queue pair of the program's.
         let pair = &unsafe { shell::trust::<OfQueuePair>(qp.cast()) }.body.queue_pair;
         pair.sends()?;
+        let mut length = 0;
         // SAFETY: a chain of requests of the program's, each with its list.
-        while let Some(request) = unsafe { wr.as_ref() } {
-            // SAFETY: as above.
-            let bytes = unsafe { post_one(pair, request) }?;
-            pair.count(bytes);
-            wr = request.next;
-        }
-        Ok(())
+        let posted = match unsafe { wr.as_ref() } {
+            None => Ok(()),
+            Some(only) if only.next.is_null() => {
+                // SAFETY: as above.
+                let posted = unsafe {
+                    post_one(pair, only, |request, data, to| pair.post_send(request, data, to))
+                };
+                posted.map(|bytes| length = bytes)
+            }
+            Some(first) => {
+                // SAFETY: as above.
+                let expected = unsafe { count(first, pair.caps.max_send_wr, |one| one.next) };
+                pair.post_chain(expected, |chain| {
+                    // SAFETY: as above.
+                    while let Some(request) = unsafe { wr.as_ref() } {
+                        // SAFETY: as above.
+                        length += unsafe {
+                            post_one(pair, request, |request, data, to| {
+                                chain.post(request, data, to)
+                            })
+                        }?;
+                        wr = request.next;
+                    }
+                    Ok(())
+                })
+            }
+        };
+        pair.count(length);
+        posted
     });
     if done != 0 && !bad_wr.is_null() {
         // SAFETY: the caller's pointer.
@@ -258,42 +257,48 @@ pub(crate) unsafe extern "C" fn post_send(
     done
 }
 
-/// Post receives, to a queue pair or to a shared queue.
+/// Post receives by `post`, which is a queue pair's call or a shared queue's.
 ///
 /// # Safety
 /// A chain of receives of the program's, and room for a pointer.
 unsafe fn post_receives(
     mut wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
-    most_sge: u32,
-    post: impl Fn(u64, &[Sge]) -> Result,
+    (depth, most_sge): (u32, u32),
+    post: impl FnOnce(usize, &mut dyn FnMut(&mut ReceiveChain<'_, '_>) -> Result) -> Result,
 ) -> c_int {
     let done = number(|| {
         // SAFETY: this function's contract.
-        while let Some(receive) = unsafe { wr.as_ref() } {
-            // SAFETY: as above.
-            let given = unsafe { entries(receive.sg_list, receive.num_sge) }?;
-            if given.len() > most_sge as usize {
-                return Err(too_many("ibv_post_recv", given.len(), most_sge));
+        let expected = unsafe { count(wr, depth, |one: &ibv_recv_wr| one.next) };
+        post(expected, &mut |chain| {
+            // SAFETY: this function's contract.
+            while let Some(receive) = unsafe { wr.as_ref() } {
+                // SAFETY: as above.
+                let given = unsafe { entries(receive.sg_list, receive.num_sge) }?;
+                if given.len() > most_sge as usize {
+                    return Err(too_many("ibv_post_recv", given.len(), most_sge));
+                }
+                let (mut list, mut room) = (List::new(), limits::MESSAGE);
+                fill(&mut list, given.iter().map(|entry| clipped(entry, &mut room)))?;
+                chain.post(receive.wr_id, &list).map_err(post_error)?;
+                wr = receive.next;
             }
-            let mut list = List::new();
-            // No message reaches what lies behind the longest one.
-            let mut room = limits::MESSAGE;
-            for entry in given {
-                let length = entry.length.min(room);
-                room -= length;
-                list.push(&ibv_sge { length, ..*entry })?;
-            }
-            post(receive.wr_id, list.as_slice())?;
-            wr = receive.next;
-        }
-        Ok(())
+            Ok(())
+        })
     });
     if done != 0 && !bad_wr.is_null() {
         // SAFETY: this function's contract.
         unsafe { bad_wr.write(wr) };
     }
     done
+}
+
+/// An entry of a receive. No message reaches what lies behind the longest one, of which `room` is left.
+#[inline]
+fn clipped(entry: &ibv_sge, room: &mut u32) -> Sge {
+    let length = entry.length.min(*room);
+    *room -= length;
+    engine_entry(&ibv_sge { length, ..*entry })
 }
 
 pub(crate) unsafe extern "C" fn post_recv(
@@ -304,9 +309,8 @@ pub(crate) unsafe extern "C" fn post_recv(
     // SAFETY: a queue pair and a chain of the program's.
     unsafe {
         let pair = &shell::trust::<OfQueuePair>(qp.cast()).body.queue_pair;
-        post_receives(wr, bad_wr, pair.caps.max_recv_sge.max(1), |wr_id, list| {
-            pair.post_receive(wr_id, list)
-        })
+        let most = (pair.caps.max_recv_wr, pair.caps.max_recv_sge.max(1));
+        post_receives(wr, bad_wr, most, |expected, post| pair.post_receives(expected, post))
     }
 }
 
@@ -318,6 +322,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     // SAFETY: a shared queue and a chain of the program's.
     unsafe {
         let queue = &shell::trust::<OfSharedQueue>(srq).body;
-        post_receives(wr, bad_wr, limits::SGE, |wr_id, list| queue.post(wr_id, list))
+        let most = (limits::SHARED_DEPTH, queue.max_sge);
+        post_receives(wr, bad_wr, most, |expected, post| {
+            Ok(queue.engine.post_receives(expected, post)??)
+        })
     }
 }

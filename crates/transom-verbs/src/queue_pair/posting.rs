@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use transom_engine::raw::Atomic;
-use transom_engine::{Data, Departure, Flags, Operation, QueuePairKind, Request, Sge, Status, raw};
+use transom_engine::{Data, Departure, Flags, Operation, QueuePairKind, Request, Status, raw};
 
 use super::{Destination, Held, Outlet, Post, QueuePair};
 use crate::abi::{qps, send, wr};
-use crate::datagram::Address;
+use crate::datagram::{Address, Outgoing};
 use crate::errno::{Errno, Result};
 use crate::explain;
 use crate::kind::kind;
@@ -23,17 +23,32 @@ impl QueuePair {
 
     pub(super) fn release_held(&self) {
         let held = std::mem::take(&mut *self.held());
-        for Held { request, list, inline, to } in held {
-            let data = inline.as_ref().map_or(Data::Sges(&list), |bytes| Data::Inline(bytes));
-            // A request that is refused now was counted when it was posted, so a place is free.
-            let _ = self.post_now(&request, data, to);
-        }
+        // A request that is refused now was counted when it was posted, so a place is free.
+        let _ = self.post_chain_now(held.len(), |chain| {
+            for Held { request, list, inline, to } in &held {
+                let data = inline.as_ref().map_or(Data::Sges(list), |bytes| Data::Inline(bytes));
+                let _ = chain.post(request, data, *to);
+            }
+            Ok(())
+        });
     }
 
     /// Post Sends of datagrams: all of them or none.
     fn send_datagrams<'a>(
         &self,
         outlet: &Outlet,
+        list: impl Iterator<Item = Post<'a>> + Clone,
+    ) -> Result {
+        let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = self.send_some(&mut outgoing, list);
+        outgoing.send(&outlet.port);
+        posted
+    }
+
+    /// The same, without sending them yet.
+    fn send_some<'a>(
+        &self,
+        outgoing: &mut Outgoing,
         list: impl Iterator<Item = Post<'a>> + Clone,
     ) -> Result {
         let addressed = |(request, data, to)| match to {
@@ -44,11 +59,8 @@ impl QueuePair {
             return Err(Errno::EINVAL);
         }
         let list = list.filter_map(addressed);
-        let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         let depart = |departure: Departure<'_, Address>| outgoing.push(self.number, &departure);
-        let posted = self.engine.post_datagrams(list, depart).map_err(post_error);
-        outgoing.send(&outlet.port);
-        posted
+        self.engine.post_datagrams(list, depart).map_err(post_error)
     }
 
     /// Whether sends are taken in its state (Verbs V65).
@@ -66,72 +78,87 @@ impl QueuePair {
     /// Post one request.
     #[inline]
     pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: Destination) -> Result {
-        if self.state.load(Ordering::Relaxed) == qps::SQD {
-            return self.hold(std::iter::once((*request, data, to)));
+        let held = self.state.load(Ordering::Relaxed) == qps::SQD;
+        if held || self.datagrams.is_some() || matches!(to, Destination::Target(_)) {
+            return self.post_chain(1, |chain| chain.post(request, data, to));
         }
-        self.post_now(request, data, to)
+        self.engine.post(request, data).map_err(post_error)
     }
 
-    #[inline]
-    fn post_now(&self, request: &Request, data: Data<'_>, to: Destination) -> Result {
-        match (&self.datagrams, to) {
-            (None, Destination::Target(number)) => self
-                .engine
-                .post_list_to(std::iter::once((number, *request, data)))
-                .map_err(post_error),
-            (None, _) => self.engine.post(request, data).map_err(post_error),
-            (Some(outlet), to) => {
-                self.send_datagrams(outlet, std::iter::once((*request, data, to)))
-            }
+    /// Have `post`, which is called once, post requests of which `expected` are expected, by one call of the
+    /// engine. Its result is returned; what it has posted before an error stays posted.
+    pub(crate) fn post_chain(
+        &self,
+        expected: usize,
+        mut post: impl FnMut(&mut Chain<'_, '_, '_>) -> Result,
+    ) -> Result {
+        if self.state.load(Ordering::Relaxed) == qps::SQD {
+            let held = self.held();
+            let before = held.len();
+            return post(&mut Chain::Held { pair: self, held, before });
         }
+        self.post_chain_now(expected, post)
+    }
+
+    fn post_chain_now(
+        &self,
+        expected: usize,
+        mut post: impl FnMut(&mut Chain<'_, '_, '_>) -> Result,
+    ) -> Result {
+        let Some(outlet) = &self.datagrams else {
+            let posted = self.engine.post_chain(expected, |chain| post(&mut Chain::Engine(chain)));
+            return posted.map_err(post_error)?;
+        };
+        let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = post(&mut Chain::Datagrams { pair: self, outgoing: &mut outgoing });
+        outgoing.send(&outlet.port);
+        posted
     }
 
     /// Post all of them or none.
     pub(crate) fn post_all<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
-        if self.state.load(Ordering::Relaxed) == qps::SQD {
-            return self.hold(list);
-        }
         match &self.datagrams {
-            None if self.kind() == QueuePairKind::XrcSend => {
-                let list = list.map(|(request, data, to)| match to {
-                    Destination::Target(number) => (number, request, data),
-                    _ => (0, request, data), // no queue of the peer's has this number
-                });
-                self.engine.post_list_to(list).map_err(post_error)
+            Some(outlet) if self.state.load(Ordering::Relaxed) != qps::SQD => {
+                self.send_datagrams(outlet, list)
             }
-            None => {
-                let list = list.map(|(request, data, _)| (request, data));
-                self.engine.post_list(list).map_err(post_error)
-            }
-            Some(outlet) => self.send_datagrams(outlet, list),
+            _ => self.post_chain(list.clone().count(), |chain| {
+                let mut list = list.clone();
+                list.try_for_each(|(request, data, to)| chain.post(&request, data, to))
+                    .inspect_err(|_| chain.cancel())
+            }),
         }
     }
 
-    /// Keep all of them until SQD ends, or none.
-    fn hold<'a>(&self, list: impl Iterator<Item = Post<'a>> + Clone) -> Result {
-        let astray = |(_, _, to)| !matches!(to, Destination::Datagram(_));
-        if self.is_datagrams() && list.clone().any(astray) {
+    /// Keep a request until SQD ends.
+    fn hold(
+        &self,
+        held: &mut Vec<Held>,
+        request: &Request,
+        data: Data<'_>,
+        to: Destination,
+    ) -> Result {
+        if self.is_datagrams() && !matches!(to, Destination::Datagram(_)) {
             return Err(Errno::EINVAL);
         }
-        let mut held = self.held();
-        let taken = self.engine.occupied().0 as usize + held.len();
-        if taken + list.clone().count() > self.caps.max_send_wr as usize {
+        if self.engine.occupied().0 as usize + held.len() >= self.caps.max_send_wr as usize {
             return Err(Errno::ENOMEM);
         }
-        for (request, data, to) in list {
-            let (list, inline) = match data {
-                Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
-                Data::Sges(list) => (list.to_vec(), None),
-                Data::Memory(_) => return Err(Errno::EINVAL), // no call of the front makes one
-            };
-            held.push(Held { request, list, inline, to });
-        }
+        let (list, inline) = match data {
+            Data::Inline(bytes) => (Vec::new(), Some(bytes.to_vec())),
+            Data::Sges(list) => (list.to_vec(), None),
+            Data::Memory(_) => return Err(Errno::EINVAL), // no call of the front makes one
+        };
+        held.push(Held { request: *request, list, inline, to });
         Ok(())
     }
 
-    /// Post one receive.
+    /// Have `post` post receives, of which `expected` are expected, by one call of the engine.
     #[inline]
-    pub(crate) fn post_receive(&self, wr_id: u64, list: &[Sge]) -> Result {
+    pub(crate) fn post_receives(
+        &self,
+        expected: usize,
+        post: impl FnOnce(&mut raw::ReceiveChain<'_, '_>) -> Result,
+    ) -> Result {
         let elsewhere = self.shared.is_some()
             || matches!(self.kind(), QueuePairKind::XrcSend | QueuePairKind::XrcReceive);
         if elsewhere {
@@ -153,7 +180,7 @@ impl QueuePair {
         if self.caps.max_recv_wr == 0 {
             return Err(Errno::ENOMEM);
         }
-        self.engine.post_receive(wr_id, list).map_err(post_error)
+        self.engine.post_receives(expected, post).map_err(post_error)?
     }
 
     /// Flags of a request in the engine's words.
@@ -173,7 +200,44 @@ impl QueuePair {
     }
 }
 
-fn post_error(error: raw::Error) -> Errno {
+/// Requests that one call posts, in order.
+pub(crate) enum Chain<'a, 'chain, 'queue> {
+    /// By one call of the engine.
+    Engine(&'a mut raw::Chain<'chain, 'queue>),
+    /// Behind the sends that wait for the end of SQD.
+    Held { pair: &'a QueuePair, held: MutexGuard<'a, Vec<Held>>, before: usize },
+    /// Datagrams, which leave together.
+    Datagrams { pair: &'a QueuePair, outgoing: &'a mut Outgoing },
+}
+
+impl Chain<'_, '_, '_> {
+    /// Post the next request. After an error the chain is as before.
+    #[inline]
+    pub(crate) fn post(&mut self, request: &Request, data: Data<'_>, to: Destination) -> Result {
+        match (self, to) {
+            (Chain::Engine(chain), Destination::Target(number)) => {
+                chain.post_to(number, request, data).map_err(post_error)
+            }
+            (Chain::Engine(chain), _) => chain.post(request, data).map_err(post_error),
+            (Chain::Held { pair, held, .. }, to) => pair.hold(held, request, data, to),
+            (Chain::Datagrams { pair, outgoing }, to) => {
+                pair.send_some(outgoing, std::iter::once((*request, data, to)))
+            }
+        }
+    }
+
+    /// Take back what was posted so far. Datagrams have left.
+    fn cancel(&mut self) {
+        match self {
+            Chain::Engine(chain) => chain.cancel(),
+            Chain::Held { held, before, .. } => held.truncate(*before),
+            Chain::Datagrams { .. } => {}
+        }
+    }
+}
+
+/// The error of a post.
+pub(crate) fn post_error(error: raw::Error) -> Errno {
     match error.status {
         Status::NoMoreEntries => explain::refused(Errno::ENOMEM, || {
             "a queue is full (ENOMEM from a post): a place is free once the completion of its request has \

@@ -15,7 +15,7 @@ use crate::completion::Queue;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Region};
-use crate::queue_pair::{Destination, Parts, QueuePair};
+use crate::queue_pair::{Destination, Parts, QueuePair, post_error};
 
 /// Requests and receives that words other than of data may need beside these.
 const SPARE: u32 = 8;
@@ -192,16 +192,17 @@ impl Link {
 
     /// Post every receive. The queue pair is in INIT.
     pub(crate) fn prepare(&self) -> Result {
-        for place in 0..self.words.size() / WORD as u32 {
-            self.post_receive(place)?;
-        }
-        Ok(())
+        self.post_receives(0..self.words.size() / WORD as u32)
     }
 
-    fn post_receive(&self, place: u32) -> Result {
-        let at = place * WORD as u32;
-        let list = [self.words.entry(at, WORD as u32)];
-        self.pair.post_receive(about::RECEIVE | u64::from(place), &list)
+    fn post_receives(&self, places: std::ops::Range<u32>) -> Result {
+        self.pair.post_receives(places.len(), |chain| {
+            for place in places {
+                let list = [self.words.entry(place * WORD as u32, WORD as u32)];
+                chain.post(about::RECEIVE | u64::from(place), &list).map_err(post_error)?;
+            }
+            Ok(())
+        })
     }
 
     /// The peer has introduced itself.
@@ -475,7 +476,7 @@ impl Link {
     fn received(&mut self, place: u32, length: u32) -> Result {
         let mut bytes = [0; WORD];
         self.words.read(place * WORD as u32, &mut bytes);
-        self.post_receive(place)?;
+        self.post_receives(place..place + 1)?;
         let word = wire::Word::from_bytes(bytes).filter(|_| length == WORD as u32);
         match word.ok_or(Errno::EPROTO)? {
             Word::Data(length) => {

@@ -45,10 +45,10 @@ impl Link {
 
     /// Have `post` put requests or receives behind what is posted, and send what there is to send. `None`: that
     /// is not for now, and nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
-    pub(crate) fn post_quick(
+    pub(crate) fn post_quick<R>(
         &self,
-        post: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
-    ) -> Option<(Result<(), Status>, bool)> {
+        post: impl FnOnce(&mut State) -> Option<R>,
+    ) -> Option<(R, bool)> {
         let now = sys::recently();
         if !self.watch.is_leased(now) {
             return None;
@@ -57,7 +57,7 @@ impl Link {
         let (done, left) = self.lock.try_with(|state| {
             let quiet = self.quiet(state, now)?;
             let posted = post(state)?;
-            let sent = posted.is_err() || self.send_quick(quiet, state, now, &mut notifications);
+            let sent = self.send_quick(quiet, state, now, &mut notifications);
             Some((posted, !sent))
         })?;
         notifications.fire();

@@ -20,9 +20,9 @@ use crate::driver::schedule::source::{ReceiveWaiter, Source};
 use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::{
-    Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect, Effects,
-    Execution, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairState,
-    Request, Sge, SharedReceives, Side, Status,
+    Chain, Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect,
+    Effects, Execution, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent,
+    QueuePairState, ReceiveChain, Request, SharedReceives, Side, Status,
 };
 
 /// The state that a posting thread needs, under a lock that is never held while bytes move.
@@ -199,50 +199,25 @@ impl Qp {
         Ok(())
     }
 
-    /// Post requests, each for the peer's shared receive queue of its number.
-    pub(crate) fn post_list_to<'a>(
+    /// Have `post`, which is called once, post requests of which `expected` are expected.
+    pub(crate) fn post_chain<R>(
         &self,
-        list: impl Iterator<Item = (u32, Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        let mut front = self.front();
-        front.pair.post_list_to(list)?;
-        self.run(front, false);
-        Ok(())
-    }
-
-    pub(crate) fn post_list<'a>(
-        &self,
-        list: impl Iterator<Item = (Request, Data<'a>)> + Clone,
-    ) -> Result<(), Status> {
-        let done = self.post_quick(|execution| execution.post_list(list.clone()));
-        if let Some(done) = done {
+        expected: usize,
+        mut post: impl FnMut(&mut Chain<'_>) -> R,
+    ) -> R {
+        if let Some(done) = self.post_quick(|execution| post(&mut execution.chain(expected))) {
             return done;
         }
         let mut front = self.front();
-        front.pair.post_list(list)?;
+        let done = post(&mut front.pair.chain(expected));
         self.run(front, false);
-        Ok(())
-    }
-
-    pub(crate) fn post_some<'a>(
-        &self,
-        list: impl Iterator<Item = (Request, Data<'a>)>,
-    ) -> (usize, Result<(), Status>) {
-        let mut front = self.front();
-        let done = front.pair.post_some(list);
-        if done.0 > 0 {
-            self.run(front, false);
-        }
         done
     }
 
     /// Have `post` put requests or receives before the link, which does at once what they ask for. `None`: that
     /// is not for now, and nothing has happened.
     #[inline]
-    fn post_quick(
-        &self,
-        post: impl FnOnce(&mut Execution) -> Result<(), Status>,
-    ) -> Option<Result<(), Status>> {
+    fn post_quick<R>(&self, post: impl FnOnce(&mut Execution) -> R) -> Option<R> {
         self.with_link(|link| link.post_quick(|state| Some(post(state.execution_of(self)?))))
     }
 
@@ -280,15 +255,20 @@ impl Qp {
         }
     }
 
-    pub(crate) fn post_receive(&self, context: u64, list: &[Sge]) -> Result<(), Status> {
-        let done = self.post_quick(|execution| execution.post_receive(context, list));
+    /// Have `post`, which is called once, post receives of which `expected` are expected.
+    pub(crate) fn post_receives<R>(
+        &self,
+        expected: usize,
+        mut post: impl FnMut(&mut ReceiveChain<'_>) -> R,
+    ) -> R {
+        let done = self.post_quick(|execution| execution.receive_chain(expected, &mut post));
         if let Some(done) = done {
             return done;
         }
         let mut front = self.front();
-        front.pair.post_receive(context, list)?;
+        let done = post(&mut front.pair.receive_chain(expected));
         self.run(front, true);
-        Ok(())
+        done
     }
 
     /// Have the link do what was posted. `patient`: it need not be at once.

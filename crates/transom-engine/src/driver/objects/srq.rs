@@ -6,7 +6,9 @@ use transom_memory::QueuePairId;
 
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::schedule::removal::Notifies;
-use crate::{Finished, Places, RequestQueue, Sge, SharedReceiveQueue, SharedReceives, Status};
+use crate::{
+    Finished, Places, ReceiveChain, RequestQueue, SharedReceiveQueue, SharedReceives, Status,
+};
 
 #[derive(Debug)]
 struct Inner {
@@ -53,14 +55,15 @@ impl Srq {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Post a receive; the links of the queue pairs in `wake` are to be run.
-    pub(crate) fn post(
+    /// Have `post` post receives, of which `expected` are expected; the links of the queue pairs in `wake`
+    /// are to be run.
+    pub(crate) fn post_chain<R>(
         &self,
-        context: u64,
-        list: &[Sge],
+        expected: usize,
         wake: &mut Vec<QueuePairId>,
-    ) -> Result<(), Status> {
-        self.lock().queue.post(context, list, wake)
+        post: impl FnOnce(&mut ReceiveChain<'_>) -> R,
+    ) -> R {
+        self.lock().queue.post_chain(expected, wake, post)
     }
 
     /// Collect the sinks to call.

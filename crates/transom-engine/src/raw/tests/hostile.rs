@@ -136,7 +136,7 @@ fn frames_that_come_in_pieces_are_taken_once_and_in_order() {
                 let operation = Operation::Write { token, address: base + 8 * place };
                 (Request { context: 0, operation, flags: Flags::NONE }, Data::Sges(&entries))
             });
-            writer.qp.post_list(list).unwrap();
+            writer.qp.post_chain(8, |chain| chain.post_all(list.clone())).unwrap().unwrap();
             until("a Write did not arrive", || {
                 (0..100).for_each(|_| owner.cq.progress());
                 to.bytes()[56..] == [round; 8]

@@ -158,7 +158,7 @@ fn no_safe_post_names_memory() {
         let one = passive.qp.post(&request, Data::Memory(&segments)).unwrap_err();
         let send = Request { operation: Operation::Send, ..request };
         let list = [(send, Data::Sges(&[])), (request, Data::Memory(&segments))];
-        let many = passive.qp.post_list(list.into_iter()).unwrap_err();
+        let many = passive.qp.post_chain(2, |chain| chain.post_all(list)).unwrap().unwrap_err();
         assert_eq!((one.status, many.status), (Status::InvalidRequest, Status::InvalidRequest));
     }
     assert_eq!(passive.qp.outstanding().0, 0);

@@ -65,7 +65,7 @@ fn of_several_small_writes_those_before_one_that_is_refused_are_written() {
                 let request = Request { context: at as u64, operation, flags: Flags::NONE };
                 (request, Data::Sges(std::slice::from_ref(entry)))
             });
-            writer.qp.post_list(list).unwrap();
+            writer.qp.post_chain(3, |chain| chain.post_all(list.clone())).unwrap().unwrap();
             for at in 0..3 {
                 let done = writer.next();
                 let status = match at.cmp(&bad) {
@@ -142,7 +142,7 @@ fn writes_of_every_length_arrive_whole_and_in_order() {
                         let request = Request { context: 1, operation, flags };
                         (request, Data::Sges(std::slice::from_ref(entry)))
                     });
-                    writer.qp.post_list(list).unwrap();
+                    writer.qp.post_chain(3, |chain| chain.post_all(list.clone())).unwrap().unwrap();
                 } else {
                     three.iter().for_each(|(operation, entry)| writer.post(*operation, &[*entry]));
                 }

@@ -187,9 +187,13 @@ fn v81_a_list_is_posted_up_to_the_first_bad_request() {
     let long = [5; 4097];
     let request = |context| Request { context, operation: Operation::Send, flags: Flags::NONE };
     let refused = |list: &[(u64, Data<'_>)]| {
-        let (posted, result) =
-            active.qp.post_some(list.iter().map(|(context, data)| (request(*context), *data)));
-        (posted, result.map_err(|error| error.status))
+        let mut posted = 0;
+        let result = active.qp.post_chain(list.len(), |chain| {
+            list.iter().try_for_each(|(context, data)| {
+                chain.post(&request(*context), *data).inspect(|()| posted += 1)
+            })
+        });
+        (posted, result.unwrap().map_err(|error| error.status))
     };
     let good = Data::Sges(&many[..32]);
     assert_eq!(
