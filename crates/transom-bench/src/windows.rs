@@ -45,7 +45,7 @@ pub(crate) fn start(mut command: Command) -> Result<(Child, Channel)> {
 
 /// The peer's end of the channel.
 pub(crate) fn to_measuring_side() -> Result<Channel> {
-    let at = transom_environment::variable(VARIABLE).and_then(|at| at.into_string().ok());
+    let at = transom_os::environment::variable(VARIABLE).and_then(|at| at.into_string().ok());
     let channel = Channel::connect(at.ok_or(ErrorKind::NotFound)?)?;
     channel.set_nodelay(true)?;
     Ok(channel)

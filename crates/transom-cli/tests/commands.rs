@@ -171,7 +171,7 @@ fn what_cannot_be_is_usage() {
 
 #[test]
 fn no_listener_answers() {
-    let held = transom_rules::ports::Held::new().unwrap();
+    let held = transom_testing::ports::Held::new().unwrap();
     let port = held.address().port();
     let ran = run(&["rping", "-c", &format!("127.0.0.1:{port}"), "-C", "1"]);
     ran.failed(3, &["127.0.0.1", &port.to_string()]);

@@ -4,11 +4,23 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[path = "../tests/all/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "of the tests"
+)]
+mod support;
+
 use std::time::Instant;
 
+use support::{ACTIVE, PASSIVE, Pair};
 use transom_core::{Buffer, Flags, Operation, dialect};
 use transom_memory::Rights;
-use transom_testing::{ACTIVE, PASSIVE, Pair};
 
 fn main() {
     let mut pair = Pair::connected(&dialect::ND2);

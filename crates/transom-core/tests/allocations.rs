@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "all/support/mod.rs"]
+#[allow(dead_code, unused_imports, unused_macros, reason = "other tests use more of it")]
+mod support;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use support::{ACTIVE, PASSIVE, Pair};
 use transom_core::{Buffer, Flags, Operation, dialect};
 use transom_memory::Rights;
-use transom_testing::{ACTIVE, PASSIVE, Pair};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };

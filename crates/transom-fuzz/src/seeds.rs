@@ -14,18 +14,38 @@ use transom_wire::{Operation, RefusalClass};
 use crate::mutate::Dice;
 use crate::{start_up, stream, upgrade};
 
-/// The inputs of each target; of `stream` those that are not sessions of siw's.
+/// The inputs of each target, and how the names of their files begin.
 #[must_use]
-pub fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
+pub fn all() -> Vec<(&'static str, &'static str, Vec<Vec<u8>>)> {
     vec![
-        ("stream", crate::forged::sessions()),
-        ("start_up", start_ups()),
-        ("talk", talks()),
-        ("rings", rings()),
-        ("descriptors", descriptors()),
-        ("upgrade", upgrades()),
-        ("segment", segments()),
+        ("stream", "", recorded()),
+        ("stream", "forged", crate::forged::sessions()),
+        ("start_up", "", start_ups()),
+        ("talk", "", talks()),
+        ("rings", "", rings()),
+        ("descriptors", "", descriptors()),
+        ("upgrade", "", upgrades()),
+        ("segment", "", segments()),
     ]
+}
+
+/// Each side of the recorded sessions of siw that are at most 4,000 bytes long.
+fn recorded() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for session in transom_testing::captures::siw().unwrap_or_default() {
+        if session.turns.iter().map(|turn| turn.bytes.len()).sum::<usize>() > 4000 {
+            continue;
+        }
+        for from_client in [true, false] {
+            let bytes = session.bytes(from_client);
+            let role = if from_client { 0 } else { stream::ACTIVE };
+            let ready = if session.name.contains("strict") { stream::PEER_TO_PEER } else { 0 };
+            for more in [0, stream::REFUSE, stream::SILENT] {
+                seeds.push([&[role | ready | more, 200][..], &bytes].concat());
+            }
+        }
+    }
+    seeds
 }
 
 pub(crate) fn frame(segment: &transom_iwarp::ddp::Segment<'_>, payload: &[u8]) -> Vec<u8> {

@@ -96,17 +96,30 @@ fn the_answer_to_a_read_and_a_message_take_turns() {
     }
 }
 
-/// `cargo test -p transom-fuzz -- --ignored write_the_corpus` writes what is made here; the rest of the
-/// corpus of `stream`, and that of `answers`, are made by the same tests of transom-iwarp and transom-engine. What a fuzzer has found is kept beside it.
+/// Bytes of no form at all.
+#[test]
+fn random_bytes_break_nothing() {
+    let mut dice = Dice(0x6e_6f69_7365);
+    for target in TARGETS {
+        for _ in 0..96 {
+            let length = dice.roll(4000);
+            let input: Vec<u8> = (0..length).map(|_| dice.roll(256) as u8).collect();
+            play(target, &input);
+        }
+    }
+}
+
+/// `cargo test -p transom-fuzz -- --ignored write_the_corpus` writes what is made here. That of `answers` is
+/// made by the same test of transom-engine; a few sessions between two streams, and what a fuzzer has
+/// found, are kept beside it.
 #[test]
 #[ignore = "writes fuzz/corpus"]
 fn write_the_corpus() {
-    for (name, inputs) in transom_fuzz::seeds::all() {
-        let directory = directory(name);
+    for (target, prefix, inputs) in transom_fuzz::seeds::all() {
+        let directory = directory(target);
         std::fs::create_dir_all(&directory).unwrap();
         for (number, input) in inputs.iter().enumerate() {
-            let name = if name == "stream" { "forged" } else { "" };
-            std::fs::write(directory.join(format!("{name}{number:03}")), input).unwrap();
+            std::fs::write(directory.join(format!("{prefix}{number:03}")), input).unwrap();
         }
     }
 }

@@ -116,14 +116,14 @@ impl Folder {
 /// The user's runtime directory, if the environment names one that is the user's: a program that
 /// has changed its user may still have the variable of the user that started it.
 fn runtime_directory() -> Option<PathBuf> {
-    let path = PathBuf::from(transom_environment::variable("XDG_RUNTIME_DIR")?);
+    let path = PathBuf::from(transom_os::environment::variable("XDG_RUNTIME_DIR")?);
     let about = fs::metadata(&path).ok()?;
     let own = about.is_dir() && about.uid() == user() && about.mode() & 0o022 == 0;
     (path.is_absolute() && own).then_some(path)
 }
 
 fn temporary() -> PathBuf {
-    transom_environment::temporary().join(format!("transom-{}", user()))
+    transom_os::environment::temporary().join(format!("transom-{}", user()))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Last {
         let before = self.0.swap(completion.denial, Ordering::AcqRel);
         if before != completion.denial && wanted() {
             let text = text_of(adapter, completion.denial);
-            transom_fault::say!(
+            transom_os::say!(
                 "transom: {}",
                 text.as_deref().unwrap_or("refused; the record is gone")
             );

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use transom_captures::tshark;
 use transom_packets::{About, Batch, EndId, Files, MEMORY, Recorder, Settings, Writer};
 use transom_process::record::{self, Header, Kind, LAST};
+use transom_testing::tshark;
 use transom_wire::{Framing, Operation, RefusalClass};
 
 const SECOND: u64 = 1_000_000_000;

@@ -9,7 +9,7 @@ const SYSFS: &[u8] = b"/sys";
 const CLASS: &[u8] = b"/sys/class/infiniband";
 /// The bus of the PCI device that the device is shown below.
 const BUS: &[u8] = b"/sys/devices/pci5452:00";
-/// Its last part.
+/// The last part of [`BUS`].
 const BUS_NAME: &[u8] = b"pci5452:00";
 const CHARACTER_DEVICE: &[u8] = b"/dev/infiniband/uverbs";
 const NOWHERE: &[u8] = b"/dev/null";
@@ -134,7 +134,7 @@ pub(crate) unsafe fn instead(path: *const c_char, room: &mut [u8; LONGEST]) -> *
 /// # Safety
 /// The program does not change the variable while the value is used.
 pub(crate) unsafe fn variable<'a>(name: &CStr) -> Option<&'a CStr> {
-    if !transom_environment::is_believed() {
+    if !transom_os::environment::is_believed() {
         return None;
     }
     // SAFETY: the name is a C string.

@@ -51,7 +51,7 @@ const EXCEPTED: [&str; 10] =
 fn wishes() -> &'static Wishes {
     static WISHES: OnceLock<Wishes> = OnceLock::new();
     WISHES.get_or_init(|| {
-        let said = transom_environment::variable("TRANSOM_SOCKETS").unwrap_or_default();
+        let said = transom_os::environment::variable("TRANSOM_SOCKETS").unwrap_or_default();
         let said = said.into_string().unwrap_or_else(|_| "off".to_owned());
         let text = if said.starts_with(['/', '.']) {
             std::fs::read_to_string(&said).unwrap_or_else(|_| "off".to_owned())
@@ -61,7 +61,7 @@ fn wishes() -> &'static Wishes {
         let program = program();
         let mut rules = Rules::parse(&text).unwrap_or_else(|_| Rules::off());
         // A caller with fewer rights may have preloaded the library, but moves no connection by it.
-        if EXCEPTED.contains(&program.as_str()) || !transom_environment::is_believed() {
+        if EXCEPTED.contains(&program.as_str()) || !transom_os::environment::is_believed() {
             rules = Rules::off();
         }
         Wishes { rules, program }
@@ -260,7 +260,7 @@ fn other_end(at: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
         Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?))
     };
     let kind = u16::from_ne_bytes([*answer.get(4)?, *answer.get(5)?]);
-    // The same ports: a kernel that answers with a listener has found no connection.
+    // The ports have to be those of the question: a kernel that answers with a listener has found no connection.
     let same = answer.get(MESSAGE + 4..MESSAGE + 8)? == ask.get(MESSAGE + 8..MESSAGE + 12)?;
     if kind != BY_FAMILY || !same {
         return None;
@@ -635,7 +635,7 @@ fn place(cookie: u64) -> i64 {
 
 fn group(file: c_int, cookie: u64) -> Group {
     let mut group = [0; ENTRY * GROUP];
-    // What the file does not have yet is zeros.
+    // Bytes that the file does not have yet are zeros.
     let _ = sys::read_at(file, &mut group, place(cookie));
     group
 }
@@ -745,7 +745,7 @@ fn sweep() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         let Ok(full) = CString::new(format!("{path}/{name}")) else { continue };
-        // One that is being made has no number yet.
+        // A segment that is being made has no number yet.
         let old = sys::stat(&full, libc::AT_SYMLINK_NOFOLLOW).is_some_and(|about| {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             // SAFETY: the call writes one such structure.

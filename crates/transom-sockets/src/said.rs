@@ -1,4 +1,4 @@
-//! What has become of this process's connections, which it says when it ends, if it was asked to
+//! The fate of this process's connections, which it says when it ends, if it was asked to
 //! (`TRANSOM_EXPLAIN=1`, `transom run --sockets --explain`).
 
 use std::ffi::CStr;
@@ -154,7 +154,7 @@ pub(crate) fn cannot_follow(path: &CStr, why: &str) {
 }
 
 pub(crate) fn asked() -> bool {
-    transom_environment::variable("TRANSOM_EXPLAIN").is_some_and(|value| value != "0")
+    transom_os::environment::variable("TRANSOM_EXPLAIN").is_some_and(|value| value != "0")
 }
 
 #[used]

@@ -206,7 +206,7 @@ pub(crate) fn write(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
 /// A write of this library's own to a file or to standard error: of a limit of file sizes, or a pipe without a
 /// reader, the program gets no signal.
 pub(crate) fn write_quietly(fd: c_int, from: &[u8]) -> Result<usize, Errno> {
-    transom_fault::without_signals(|| write(fd, from))
+    transom_os::signals::without_signals(|| write(fd, from))
 }
 
 /// # Safety
@@ -723,7 +723,7 @@ pub(crate) fn may_write(length: u64) -> bool {
 
 /// As [`write_quietly`], at a place of a file.
 pub(crate) fn write_at(fd: c_int, from: &[u8], at: i64) -> Result<usize, Errno> {
-    transom_fault::without_signals(|| {
+    transom_os::signals::without_signals(|| {
         // SAFETY: the kernel reads from the slice.
         unsafe { call!(libc::SYS_pwrite64, fd, from.as_ptr(), from.len(), at) }
     })

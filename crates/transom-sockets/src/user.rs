@@ -83,7 +83,7 @@ fn resume(at: usize) -> Option<usize> {
 /// Before the first copy of a connection: a fault of a copy ends no program from now on. One that has installed
 /// a handler for such signals meanwhile keeps it for all other faults.
 pub(crate) fn prepare() {
-    transom_fault::recheck(u64::from(process::generation()), &[resume]);
+    transom_os::signals::recheck(u64::from(process::generation()), &[resume]);
 }
 
 /// [`prepare`], if this process has not yet.
@@ -97,10 +97,10 @@ pub(crate) fn prepare_once() {
 /// Whether faults of a copy are taken care of: since the first call of this process that was served by way of them.
 #[inline]
 pub(crate) fn is_prepared() -> bool {
-    transom_fault::is_installed()
+    transom_os::signals::is_installed()
 }
 
-/// What the program has at this address. `None`: it has no memory there.
+/// The program's memory at this address. `None`: it has no memory there.
 ///
 /// # Safety
 /// Any bytes are a value of this type.

@@ -1,14 +1,17 @@
-//! Two engines in one thread, in virtual time, for tests of `transom-core`.
-//!
-//! A [`Pair`] is two [`Host`]s with the link between them, over real [`transom_iwarp`] streams or
-//! [`transom_process`] channels. The test controls the bytes of the link and the clock.
+//! What the tests of several crates share, and knows none of them: [`captures`] of another iWARP, [`tshark`]'s
+//! view of ours, [`paths`] that run a suite over the other path, [`ports`] without a listener, [`Pages`] to
+//! register, [`Random`] numbers, and the [`compilers`] of C headers.
 
 #![forbid(unsafe_code)]
 
-mod arena;
-mod host;
-mod pair;
+pub mod captures;
+pub mod compilers;
+mod pages;
+pub mod paths;
+pub mod ports;
+mod random;
+mod tshark;
 
-pub use arena::Arena;
-pub use host::{Buffer, DOMAIN, Host, HostConfig, Seen, TARGET};
-pub use pair::{ACTIVE, PASSIVE, Pair, PairConfig, Path, Wires};
+pub use pages::Pages;
+pub use random::Random;
+pub use tshark::tshark;

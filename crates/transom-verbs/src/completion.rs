@@ -108,7 +108,7 @@ impl Queue {
             let Some(queue) = later.upgrade().filter(|_| status == Status::QueueOverrun) else {
                 return;
             };
-            transom_fault::say!(
+            transom_os::say!(
                 "transom: a completion queue for {} completions ran over; its {} queue pairs end. Their \
                  queues have {} places, those of shared receive queues apart: make it as deep as that \
                  together, or poll it in time (`transom explain completion_room`)",

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 /// The value of a variable, if the environment is believed and the value is text.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    transom_environment::variable(name)?.into_string().ok()
+    transom_os::environment::variable(name)?.into_string().ok()
 }
 
 /// `TRANSOM_ADDRESSES`: the GID table, instead of the host's own addresses.
@@ -15,7 +15,7 @@ pub(crate) fn addresses() -> Option<Vec<IpAddr>> {
     for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         match word.parse() {
             Ok(address) => found.push(address),
-            Err(_) => transom_fault::say!(
+            Err(_) => transom_os::say!(
                 "transom: TRANSOM_ADDRESSES: `{word}` is no IP address; left out"
             ),
         }
@@ -32,7 +32,7 @@ pub(crate) fn ports() -> Option<(u16, u16)> {
     match parsed {
         Some((low, high)) if low >= 1024 && low <= high => Some((low, high)),
         _ => {
-            transom_fault::say!(
+            transom_os::say!(
                 "transom: TRANSOM_PORTS: `{range}` is no range like 20000-20999; ignored"
             );
             None
@@ -58,7 +58,7 @@ pub(crate) fn iwarp() -> bool {
         Some("iwarp") => true,
         None | Some("roce") => false,
         Some(other) => {
-            transom_fault::say!(
+            transom_os::say!(
                 "transom: TRANSOM_AS: `{other}` is neither roce nor iwarp; roce it is"
             );
             false
@@ -72,12 +72,12 @@ pub(crate) fn device() -> &'static str {
     NAME.get_or_init(|| {
         let usual = || "transom0".to_owned();
         let Some(name) = variable("TRANSOM_DEVICE") else { return usual() };
-        if transom_environment::is_device_name(&name) {
+        if transom_os::environment::is_device_name(&name) {
             return name;
         }
-        transom_fault::say!(
+        transom_os::say!(
             "transom: TRANSOM_DEVICE: {name:?} is no name of a device: {}; transom0 it is",
-            transom_environment::DEVICE_NAMES
+            transom_os::environment::DEVICE_NAMES
         );
         usual()
     })

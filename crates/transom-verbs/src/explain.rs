@@ -41,9 +41,9 @@ pub(crate) fn line(text: &str) {
     }
     let before = LINES.fetch_add(1, Ordering::Relaxed);
     if before < MOST {
-        transom_fault::say!("transom: {}: {text}", who());
+        transom_os::say!("transom: {}: {text}", who());
     } else if before == MOST {
-        transom_fault::say!("transom: {}: further explanations are left out", who());
+        transom_os::say!("transom: {}: further explanations are left out", who());
     }
 }
 
@@ -106,6 +106,6 @@ pub(crate) fn completion(context: &Context, completion: &Completion) {
 pub(crate) fn count_at_exit() {
     let all = LINES.load(Ordering::Relaxed);
     if wanted() && all > MOST {
-        transom_fault::say!("transom: {}: {all} explanations in all", who());
+        transom_os::say!("transom: {}: {all} explanations in all", who());
     }
 }

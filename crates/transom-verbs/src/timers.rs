@@ -124,7 +124,7 @@ fn clock() -> &'static Clock {
     let clock = CLOCK.get_or_default();
     clock.served.get_or_init(|| {
         if let Err(error) = raw::spawn_quiet("transom-verbs", move || clock.serve()) {
-            transom_fault::say!("transom: start a thread for timers: {error}");
+            transom_os::say!("transom: start a thread for timers: {error}");
         }
     });
     clock

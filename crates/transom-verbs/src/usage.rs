@@ -56,7 +56,7 @@ pub(crate) fn reached(stage: Stage) {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let options = OpenOptions::new().append(true).custom_flags(flags).open(&file);
         let Ok(mut to) = options else { return };
-        if transom_fault::without_signals(|| to.write_all(&[stage as u8])).is_err() {
+        if transom_os::signals::without_signals(|| to.write_all(&[stage as u8])).is_err() {
             // A limit of file sizes. Without the file nothing is said at the end, which is better than a wrong word.
             let _ = std::fs::remove_file(file);
         }
@@ -99,7 +99,7 @@ pub(crate) fn report(contexts: &[Arc<Context>]) {
         1 => "1 request failed".to_owned(),
         many => format!("{many} requests failed"),
     };
-    transom_fault::say!(
+    transom_os::say!(
         "transom: {}: queue pairs: {}, connections: {}, bytes of its requests: {bytes}, {failed}",
         explain::who(),
         count(&totals.made),

@@ -13,7 +13,7 @@ use transom_winsock_direct::{Direction, Error, Handle, Options, Range};
 const READ: Direction = Direction::Read;
 const WRITE: Direction = Direction::Write;
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 #[test]
 fn a01_every_buffer_must_be_registered() {
@@ -249,7 +249,7 @@ fn a10_access_ends_with_the_registration() {
         let target = two.b.expose(two.t, &exposed, mem::READWRITE);
         assert_eq!(two.rdma(two.s, READ, (own.range(0, 8), handle), (&target, 0)).0, None);
         two.b.provider.deregister_rdma_memory(two.t, &target).unwrap();
-        // The same memory registered again is another registration (WSD 9.2, 9.4).
+        // Memory registered again is another registration (WSD 9.2, 9.4).
         let again = two.b.expose(two.t, &exposed, mem::READWRITE);
         assert_ne!(again, target);
         let (error, _) = two.rdma(two.s, direction, (own.range(64, 8), handle), (&target, 0));
@@ -668,7 +668,7 @@ fn a28_memory_that_vanishes_fails_the_transfer() {
     }
 }
 
-/// The same for memory of this side: the operation fails, by its memory's fault.
+/// Memory of this side vanishes: the operation fails, by its memory's fault.
 #[test]
 fn a28_an_operation_whose_own_memory_vanished_fails() {
     let two = Two::new();

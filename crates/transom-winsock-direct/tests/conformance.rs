@@ -11,7 +11,7 @@ use transom_winsock_direct::abi::*;
 use transom_winsock_direct::extension::{EXTENSIONS, Extension, Offers, find};
 use transom_winsock_direct::{Direction, Error, Operation, Options, Provider};
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 /// The seven identifiers as their references print them.
 const PRINTED: [&str; 7] = [

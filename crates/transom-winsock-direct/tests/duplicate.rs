@@ -10,7 +10,7 @@ use common::*;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::{Direction, Error, Handle};
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 const RESET: Option<Error> = Some(Error::WSAECONNRESET);
 

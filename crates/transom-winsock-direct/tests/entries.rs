@@ -135,7 +135,7 @@ impl Started {
     }
     /// A connection: the connecting end, the accepting end.
     fn pair(&self, name_room: i32) -> (usize, usize) {
-        let held = transom_rules::ports::Held::new().unwrap();
+        let held = transom_testing::ports::Held::new().unwrap();
         let at = address(held.address().port());
         let (listener, client) = (self.socket().unwrap(), self.socket().unwrap());
         let event = listener as *mut c_void;
@@ -308,7 +308,7 @@ fn the_entries_store_no_more_than_there_is_room_for() {
 fn c03_errors_that_come_from_elsewhere() {
     let provider = start();
     let t = &provider.table;
-    let held = transom_rules::ports::Held::new().unwrap();
+    let held = transom_testing::ports::Held::new().unwrap();
     let at = address(held.address().port());
     let s = provider.socket().unwrap();
     let event = std::ptr::without_provenance_mut(s);

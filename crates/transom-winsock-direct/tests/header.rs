@@ -5,7 +5,7 @@ use std::process::Command;
 
 #[test]
 fn w02_the_header_has_the_layout_of_the_original() {
-    transom_rules::compilers::accept_layout(env!("CARGO_MANIFEST_DIR"));
+    transom_testing::compilers::accept_layout(env!("CARGO_MANIFEST_DIR"));
 }
 
 /// The library that Cargo has built beside this test.
@@ -35,7 +35,7 @@ fn w01_a_switch_in_c_chooses_offers_and_reads_refusals() {
         .status()
         .unwrap();
     assert!(compiled.success());
-    let held = transom_rules::ports::Held::new().unwrap();
+    let held = transom_testing::ports::Held::new().unwrap();
     let ran = Command::new(&program).arg(held.address().port().to_string()).output().unwrap();
     let (text, errors) =
         (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));

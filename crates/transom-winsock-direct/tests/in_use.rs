@@ -135,7 +135,7 @@ impl Peer {
     }
 }
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 /// In the middle of a transfer of the peer's nothing that it uses can be deregistered, everything
 /// else can, and the transfer is not disturbed; after it, it can.
@@ -148,7 +148,7 @@ fn cannot_be_deregistered_during(
     let socket = peer.connect(&b);
     let own = Mapping::of(PAGES, 7);
     let expose = || b.try_expose_range(socket, exposed.range(), mem::READWRITE).unwrap();
-    // The same memory three times, and other memory.
+    // A range of memory three times, and other memory.
     let (target, again) = (expose(), expose());
     let local = b.try_register_range(socket, exposed.range(), mem::READ).unwrap();
     let other = b.expose(socket, &Pages::of(0), mem::READWRITE);

@@ -7,7 +7,7 @@ use common::*;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::{Direction, Error};
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 /// WSD W7: from the middle of a region; never over the seam of two.
 #[test]
@@ -154,7 +154,7 @@ fn m5_a_message_over_the_limit_is_refused() {
     };
     assert_eq!(write(handle, 1), Some(Error::WSAEMSGSIZE));
     assert_eq!(two.a.provider.deregister_memory(two.s, handle), Ok(()));
-    // What is as long as the limit begins; with no receive posted at the peer, no byte of it moves.
+    // An operation as long as the limit begins; with no receive posted at the peer, no byte of it moves.
     let handle = two.a.register(two.s, &pages, mem::READ);
     let send = |more| Op::begin(true, |op| two.a.provider.send(two.s, &buffers(more), 0, op)).err();
     assert_eq!((send(0), write(handle, 0)), (None, None));

@@ -11,7 +11,7 @@ use common::*;
 use transom_winsock_direct::Error;
 use transom_winsock_direct::abi::*;
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 /// A TCP server that no provider's connection may reach.
 fn tcp_server() -> (TcpListener, SocketAddr) {
@@ -41,7 +41,7 @@ fn l01_a_listener_stands_beside_the_tcp_listener_of_its_port() {
     let listener = listen_at(&b, at);
     assert_eq!(b.provider.local_address(listener), Ok(at));
     // The connecting side has a TCP socket of its own, too, whose port it takes.
-    let own = transom_rules::ports::Held::new().unwrap();
+    let own = transom_testing::ports::Held::new().unwrap();
     let socket = a.socket();
     a.provider.bind(socket, own.address()).unwrap();
     let (accepted, peer) = std::thread::scope(|scope| {

@@ -15,7 +15,7 @@ use std::ptr::{null, null_mut};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use transom_rules::Random;
+use transom_testing::Random;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::extension::{EXTENSIONS, Extension};
 use transom_winsock_direct::tables::*;

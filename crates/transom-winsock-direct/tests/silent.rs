@@ -12,7 +12,7 @@ use transom_engine::{Status, dialect, raw};
 use transom_winsock_direct::Error;
 use transom_winsock_direct::abi::*;
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 /// A peer without a provider, which asks to connect and never takes the last step.
 struct Silent {

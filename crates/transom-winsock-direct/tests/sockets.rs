@@ -7,7 +7,7 @@ use common::*;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::{Direction, Error, Handle};
 
-transom_rules::over_both_paths!(path_holds());
+transom_testing::over_both_paths!(path_holds());
 
 /// WSD W12, L-2 to L-7: the backlog, the condition function, and the event.
 #[test]
@@ -92,14 +92,14 @@ fn l09_another_backlog_holds_for_the_next_request() {
 #[test]
 fn w13_errors_of_connect() {
     let a = Process::new();
-    let held = transom_rules::ports::Held::new().unwrap();
+    let held = transom_testing::ports::Held::new().unwrap();
     let socket = a.socket();
     let elsewhere = Error::WSAETIMEDOUT;
     assert_eq!(a.provider.connect(socket, held.address()), Err(elsewhere));
     // WSD X-10: the socket has failed.
     assert_eq!(a.try_register(socket, &Pages::of(0), mem::READ), Err(elsewhere));
     assert_eq!(a.provider.connect(socket, held.address()), Err(Error::WSAEINVAL), "C-6");
-    // The same by its event.
+    // The refusal as an event.
     let socket = a.socket();
     a.provider.event_select(socket, socket, CONNECT).unwrap();
     assert_eq!(a.provider.connect(socket, held.address()), Err(Error::WSAEWOULDBLOCK));
@@ -455,7 +455,7 @@ fn d04_what_has_arrived_is_not_lost_to_a_duplication() {
 fn s04_a_connection_leaves_from_where_its_socket_was_bound() {
     let two = Two::new();
     let to = two.b.provider.local_address(two.listener).unwrap();
-    let held = transom_rules::ports::Held::new().unwrap();
+    let held = transom_testing::ports::Held::new().unwrap();
     let client = two.a.socket();
     two.a.provider.bind(client, held.address()).unwrap();
     std::thread::scope(|scope| {

@@ -93,7 +93,7 @@ fn w05_w25_the_functions_from_c() {
     let socket = || unsafe { table.socket.unwrap()(2, 1, 6, std::ptr::null(), 0, 1, &mut 0) };
     let (listener, client) = (socket(), socket());
     // A port that no other socket gets before the listener has it.
-    let held = transom_rules::ports::Held::new().unwrap();
+    let held = transom_testing::ports::Held::new().unwrap();
     let port = held.address().port();
     let at = address(port);
     let server = std::thread::spawn(move || unsafe {

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use transom::{Adapter, CaptureOptions, ErrorKind, Grant, Path, QueuePair, Rights};
-use transom_captures::tshark;
+use transom_testing::tshark;
 
 const MEMORY: usize = 256 * 1024;
 
@@ -247,7 +247,7 @@ fn an_adapter_that_cannot_be_captured_does_not_open() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::System);
     assert!(error.to_string().contains("nowhere.pcapng/x.pcapng"), "{error}");
-    // The same file with two sets of options.
+    // A file with two sets of options.
     let both = CaptureOptions::to(file("both"));
     let _first = Adapter::options().capture(Some(both.clone())).open(here(false).ip()).unwrap();
     let other = CaptureOptions { payload: None, ..both };

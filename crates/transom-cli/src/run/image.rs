@@ -85,7 +85,7 @@ pub(super) fn locate(library: &str, user: &Path, run_path: &[String]) -> Option<
         .iter()
         .flat_map(|path| path.split(':'))
         .map(|directory| directory.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin));
-    let environment = transom_environment::variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let environment = transom_os::environment::variable("LD_LIBRARY_PATH").unwrap_or_default();
     let environment: Vec<String> =
         environment.to_string_lossy().split(':').map(str::to_owned).collect();
     let machine = std::env::consts::ARCH;

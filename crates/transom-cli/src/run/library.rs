@@ -77,7 +77,7 @@ pub(super) fn for_this_loader(libraries: &Path, name: &str) -> PathBuf {
 /// The variable that has AddressSanitizer start with another library before its own, which would end the
 /// program else.
 pub(super) fn any_link_order() -> (&'static str, OsString) {
-    let mut options = transom_environment::variable("ASAN_OPTIONS").unwrap_or_default();
+    let mut options = transom_os::environment::variable("ASAN_OPTIONS").unwrap_or_default();
     options.push(if options.is_empty() { "" } else { ":" });
     options.push("verify_asan_link_order=0");
     ("ASAN_OPTIONS", options)

@@ -120,10 +120,10 @@ impl Kind {
 
 /// A name becomes a step of paths below `/sys`.
 fn device_name(text: &str) -> Result<String, String> {
-    if transom_environment::is_device_name(text) {
+    if transom_os::environment::is_device_name(text) {
         Ok(text.to_owned())
     } else {
-        Err(transom_environment::DEVICE_NAMES.to_owned())
+        Err(transom_os::environment::DEVICE_NAMES.to_owned())
     }
 }
 
@@ -158,7 +158,7 @@ impl Args {
             Ok(directory) => Some(directory),
             Err(error) => {
                 if !self.quiet {
-                    transom_fault::say!(
+                    transom_os::say!(
                         "transom: programs that look for the device in /sys do not find it: {error}"
                     );
                 }
@@ -196,7 +196,7 @@ impl Args {
                 Some(("TRANSOM_RUN", text))
             }
             Err(error) => {
-                transom_fault::say!("transom: what the program uses will not be known: {error}");
+                transom_os::say!("transom: what the program uses will not be known: {error}");
                 None
             }
         }
@@ -208,7 +208,7 @@ impl Args {
             return sockets::variables(rules, libraries, self.explain);
         }
         let behind = |name: &'static str, separator: &str| {
-            transom_environment::variable(name).map_or_else(OsString::new, |value| {
+            transom_os::environment::variable(name).map_or_else(OsString::new, |value| {
                 let mut text = OsString::from(separator);
                 text.push(value);
                 text
@@ -297,7 +297,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Err(unrunnable) => {
                 let code = refused(&unrunnable);
                 if let Some(hint) = args.meant_as_a_value(name) {
-                    transom_fault::say!("    try: {hint}");
+                    transom_os::say!("    try: {hint}");
                 }
                 return Ok(Some(code));
             }
@@ -312,7 +312,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         args.capture.remove_old()?;
         if !args.quiet && args.sockets.is_none() {
             let device = args.device.as_deref().unwrap_or("transom0");
-            transom_fault::say!("transom: device {device}, libraries of {}", libraries.display());
+            transom_os::say!("transom: device {device}, libraries of {}", libraries.display());
         }
         let mut command = Command::new(&program.path);
         command.arg0(name).args(arguments).envs(variables);
@@ -320,7 +320,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             command.envs(args.run_file());
         }
         let error = command.exec();
-        transom_fault::say!("transom: start {}: {error}", program.path.display());
+        transom_os::say!("transom: start {}: {error}", program.path.display());
         Ok(Some(ExitCode::from(126)))
     };
     match done() {
@@ -331,7 +331,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn refused(unrunnable: &Unrunnable) -> ExitCode {
-    transom_fault::say!("transom: {unrunnable}");
+    transom_os::say!("transom: {unrunnable}");
     ExitCode::from(unrunnable.status())
 }
 

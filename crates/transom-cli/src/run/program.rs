@@ -79,7 +79,7 @@ impl Program {
         let candidates: Vec<PathBuf> = if named.components().count() > 1 {
             vec![named.to_owned()]
         } else {
-            let path = transom_environment::variable("PATH").unwrap_or_default();
+            let path = transom_os::environment::variable("PATH").unwrap_or_default();
             std::env::split_paths(&path).map(|directory| directory.join(named)).collect()
         };
         let mut refused = Unrunnable::Missing(named.to_owned());

@@ -38,7 +38,7 @@ pub(super) fn variables(
     explain: bool,
 ) -> Vec<(&'static str, OsString)> {
     let mut list = library::for_this_loader(libraries, library::SOCKETS).into_os_string();
-    if let Some(before) = transom_environment::variable("LD_PRELOAD") {
+    if let Some(before) = transom_os::environment::variable("LD_PRELOAD") {
         list.push(":");
         list.push(before);
     }
@@ -63,5 +63,5 @@ pub(super) fn note(program: &Program, libraries: &Path) {
         }
         _ => return,
     };
-    transom_fault::say!("transom: {} {why}: its connections stay with TCP", program.path.display());
+    transom_os::say!("transom: {} {why}: its connections stay with TCP", program.path.display());
 }

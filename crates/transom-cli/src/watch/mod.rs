@@ -123,7 +123,7 @@ fn watch(
     ended: &AtomicUsize,
 ) -> std::io::Result<()> {
     // https://no-color.org: set, and not empty.
-    let colour = transom_environment::variable("NO_COLOR").is_none();
+    let colour = transom_os::environment::variable("NO_COLOR").is_none();
     let mut state = State::new(only, colour);
     let sampler = Sampler::start(only);
     while ended.load(Ordering::Relaxed) == 0 {

@@ -5,7 +5,7 @@ use super::{atomic, copy, fork_generation};
 /// Install the handler if that has not happened yet. One load when it has.
 #[inline]
 pub(super) fn install() {
-    if !transom_fault::is_installed() {
+    if !transom_os::signals::is_installed() {
         recheck();
     }
 }
@@ -15,11 +15,11 @@ pub(super) fn install() {
 #[cold]
 pub fn recheck() {
     let routines = [copy::machine::resume, atomic::machine::resume];
-    transom_fault::recheck(fork_generation(), &routines);
+    transom_os::signals::recheck(fork_generation(), &routines);
 }
 
 /// A lock that its thread does not give back.
 #[cfg(test)]
 pub(crate) fn hold() -> impl Drop {
-    transom_fault::Held::take(fork_generation())
+    transom_os::signals::Held::take(fork_generation())
 }

@@ -221,7 +221,7 @@ fn sealed(length: usize) -> std::io::Result<Fd> {
     let fd = Fd::from(rustix::fs::memfd_create("shared-by-transom", flags)?);
     // A page that is lacking is an error here, and a signal when it is touched first.
     let fill = || rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length as u64);
-    transom_fault::without_signals(fill).map_err(|e| super::region::too_large(e, length))?;
+    transom_os::signals::without_signals(fill).map_err(|e| super::region::too_large(e, length))?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
 }

@@ -70,7 +70,7 @@ impl Region {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = Fd::from(rustix::fs::memfd_create("transom", flags)?);
         // A limit of file sizes holds for memory, too.
-        transom_fault::without_signals(|| rustix::fs::ftruncate(&fd, SIZE as u64))
+        transom_os::signals::without_signals(|| rustix::fs::ftruncate(&fd, SIZE as u64))
             .map_err(|e| too_large(e, SIZE))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok((Region::map(&fd)?, fd))

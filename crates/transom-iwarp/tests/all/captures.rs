@@ -1,12 +1,12 @@
 //! Every frame of every recorded session of siw: decoded, and encoded again byte for byte.
 
-use transom_captures::{Session, Unit};
 use transom_iwarp::TerminateForm;
 use transom_iwarp::ddp::Segment;
 use transom_iwarp::mpa::{self, Kind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::terminate::Terminate;
 use transom_iwarp::{fpdu, mpa::CHECKSUM};
+use transom_testing::captures::{Session, Unit};
 
 fn start_up(unit: &Unit) -> u8 {
     let kind = if unit.from_client { Kind::Request } else { Kind::Reply };
@@ -65,7 +65,7 @@ fn whole(session: &Session) -> Vec<Opcode> {
 
 #[test]
 fn every_frame_of_every_capture_survives_decoding_and_encoding() {
-    let sessions = transom_captures::siw().unwrap();
+    let sessions = transom_testing::captures::siw().unwrap();
     assert_eq!(sessions.len(), 35);
     let mut seen = std::collections::BTreeMap::new();
     for session in &sessions {
@@ -81,7 +81,7 @@ fn every_frame_of_every_capture_survives_decoding_and_encoding() {
 
 #[test]
 fn siw_terminates_in_its_own_bit_order() {
-    let sessions = transom_captures::siw().unwrap();
+    let sessions = transom_testing::captures::siw().unwrap();
     let session = sessions.iter().find(|s| s.name == "siw-terminate-bounds/0").unwrap();
     let last = session.units().pop().unwrap();
     let (ulpdu, _) = fpdu::parse(&last.bytes, true).unwrap().unwrap();
@@ -99,7 +99,7 @@ fn siw_terminates_in_its_own_bit_order() {
 
 #[test]
 fn start_up_of_every_kind_was_recorded() {
-    let sessions = transom_captures::siw().unwrap();
+    let sessions = transom_testing::captures::siw().unwrap();
     let flags = |name: &str, client: bool| {
         let session = sessions.iter().find(|s| s.name == name).unwrap();
         let unit = session.units().into_iter().find(|u| u.start_up && u.from_client == client);

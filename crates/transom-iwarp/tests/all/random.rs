@@ -1,10 +1,7 @@
-//! Random messages in random pieces arrive as they were; random bytes break nothing. Whatever
-//! mutated sessions do is in transom-fuzz.
+//! Random messages in random pieces arrive as they were. What hostile bytes do is in transom-fuzz.
 
 use crate::common::{Got, LIMITS, Pair, Side, memory};
 use proptest::prelude::*;
-use transom_captures::Session;
-use transom_fuzz::stream as fuzz;
 use transom_iwarp::{Config, Ready, Revision};
 use transom_wire::{Message, Role, Wire};
 
@@ -226,75 +223,5 @@ proptest! {
         let few = sizes.iter().all(|size| *size < 4);
         let sizes = if few { vec![3, 70_000] } else { sizes };
         exchange(&options, &there, &back, &sizes);
-    }
-
-    #[test]
-    fn any_bytes_break_nothing(input in prop::collection::vec(any::<u8>(), 0..4000)) {
-        fuzz::stream(&input);
-    }
-}
-
-// ---- the corpus of the fuzz target ------------------------------------------------------------------
-
-/// The content of `fuzz/corpus`: each side of a few short sessions, as input of the fuzz function.
-fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds = Vec::new();
-    for session in transom_captures::siw().unwrap() {
-        let short = |session: &Session| session.turns.iter().map(|t| t.bytes.len()).sum::<usize>();
-        if short(&session) > 4000 {
-            continue;
-        }
-        for from_client in [true, false] {
-            let bytes = session.bytes(from_client);
-            let role = if from_client { 0 } else { fuzz::ACTIVE };
-            let a = if session.name.contains("strict") { fuzz::PEER_TO_PEER } else { 0 };
-            for more in [0, fuzz::REFUSE, fuzz::SILENT] {
-                seeds.push([&[role | a | more, 200][..], &bytes].concat());
-            }
-        }
-    }
-    // And a Transom's own bytes.
-    let mut pair = Pair::new(Config::new(Role::Active), Config::new(Role::Passive));
-    let Pair { active: a, passive: p } = &mut pair;
-    a.wire.connect(a.now, LIMITS, b"private").unwrap();
-    let mut there = a.talk();
-    p.feed(&there);
-    p.wire.accept(p.now, LIMITS, b"").unwrap();
-    let mut back = p.talk();
-    a.feed(&back);
-    a.wire.confirm(a.now).unwrap();
-    for side in [&mut *a, &mut *p] {
-        side.wire.receives_posted(side.now, 8, false);
-        side.wire.set_segment_size(1448);
-    }
-    for round in 0..4 {
-        a.send(b"a Send");
-        a.write(7, 0x1000, &[round; 3000], true);
-        a.read(9, 0x2000, 3000);
-        p.send(b"another");
-        let bytes = a.talk();
-        p.feed(&bytes);
-        there.extend_from_slice(&bytes);
-        let bytes = p.talk();
-        a.feed(&bytes);
-        back.extend_from_slice(&bytes);
-    }
-    for more in [0, fuzz::REFUSE, fuzz::SILENT] {
-        let on = fuzz::EXTENSION | fuzz::PEER_TO_PEER | more;
-        seeds.push([&[on, 200][..], &there].concat());
-        seeds.push([&[on | fuzz::ACTIVE, 200][..], &back].concat());
-    }
-    seeds
-}
-
-/// `cargo test -p transom-iwarp --test all -- --ignored write_the_corpus` writes the corpus of
-/// the fuzz target anew.
-#[test]
-#[ignore = "writes fuzz/corpus/stream"]
-fn write_the_corpus() {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/stream");
-    std::fs::create_dir_all(directory).unwrap();
-    for (number, seed) in seeds().iter().enumerate() {
-        std::fs::write(format!("{directory}/{number:03}"), seed).unwrap();
     }
 }

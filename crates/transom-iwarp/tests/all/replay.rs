@@ -1,11 +1,11 @@
 //! A [`Stream`] plays each side of each recorded session of siw, with tokens, addresses and
 //! payloads as recorded: whatever it emits must be what siw emitted, byte for byte.
 
-use transom_captures::{Session, Unit};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::mpa::{self, Kind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::{Config, Ready, Revision, Stream, fpdu};
+use transom_testing::captures::{Session, Unit};
 use transom_wire::{
     Begin, Event, Message, MessageId, Operation, Payload, ReadLimits, Refusal, RefusalClass, Role,
     Time, Wire,
@@ -224,7 +224,7 @@ impl<'s> Player<'s> {
 fn each_side_of_each_session_emits_what_siw_emitted() {
     let mut compared = 0;
     let mut sides = 0;
-    for session in &transom_captures::siw().unwrap() {
+    for session in &transom_testing::captures::siw().unwrap() {
         for client in [true, false] {
             if let Some(player) = Player::new(session, client) {
                 compared += player.play();

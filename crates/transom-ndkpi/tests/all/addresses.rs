@@ -9,7 +9,7 @@ use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::types::Version;
 use transom_ndkpi::{NdkOpenAdapter, Status};
-use transom_rules::ports::Held;
+use transom_testing::ports::Held;
 
 /// A socket address as C has it, and its size.
 pub(crate) fn bytes_of(address: SocketAddr) -> (Vec<u8>, u32) {
@@ -121,7 +121,7 @@ fn a_listener_takes_an_address_of_its_adapter() {
     });
 }
 
-/// The same for the source of a connection.
+/// The source of a connection is an address of its adapter.
 #[test]
 fn a_connection_comes_from_an_address_of_its_adapter() {
     in_every_mode(|mode| {
@@ -191,7 +191,7 @@ fn each_connect_has_its_own_source() {
     });
 }
 
-/// The same calls with addresses of IPv6: an adapter of one, a listener, a connection, both of its
+/// Calls with addresses of IPv6: an adapter of one, a listener, a connection, both of its
 /// addresses.
 #[test]
 fn an_adapter_has_an_ipv6_address() {

@@ -6,7 +6,7 @@ use crate::addresses::*;
 use crate::common::*;
 use transom_ndkpi::Status;
 use transom_ndkpi::dispatch::*;
-use transom_rules::ports::Held;
+use transom_testing::ports::Held;
 
 const IN_USE: Status = Status::SHARING_VIOLATION;
 

@@ -6,7 +6,7 @@ use transom_ndkpi::dispatch::*;
 
 #[test]
 fn ndk_4_5_the_header_has_the_layout_of_the_original() {
-    transom_rules::compilers::accept_layout(env!("CARGO_MANIFEST_DIR"));
+    transom_testing::compilers::accept_layout(env!("CARGO_MANIFEST_DIR"));
 }
 
 /// NDK 0.3: programs in C have every status by its name.

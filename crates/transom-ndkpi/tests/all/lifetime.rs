@@ -231,7 +231,7 @@ unsafe extern "C" fn close_in_callback(context: *mut c_void, status: i32) {
 fn lt05_a_callback_closes_the_object_of_its_request() {
     in_every_mode(|mode| {
         let side = half(options(mode));
-        let held = transom_rules::ports::Held::new().unwrap();
+        let held = transom_testing::ports::Held::new().unwrap();
         let connector = connector(side.adapter);
         let closer =
             Closer { connector, closed: Arc::new(Cell::default()), status: Cell::default() };

@@ -10,7 +10,6 @@ mod endpoints;
 mod fast;
 mod fronts;
 mod header;
-mod judges_nothing;
 mod lam;
 mod lifetime;
 mod limits;
@@ -29,7 +28,7 @@ mod windows;
 #[path = "../../../transom-winsock-direct/tests/common/mod.rs"]
 mod wsd;
 
-transom_rules::over_both_paths!(
+transom_testing::over_both_paths!(
     common::path_holds(),
     "connections::",
     "endpoints::",

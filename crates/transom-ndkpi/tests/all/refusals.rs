@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use transom_ndkpi::dispatch::*;
 use transom_ndkpi::{Mode, Status};
-use transom_rules::ports::Held;
+use transom_testing::ports::Held;
 
 /// A server that accepts, and a client that the server has accepted but that has not completed.
 struct Half {

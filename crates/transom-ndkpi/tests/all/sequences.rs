@@ -18,7 +18,7 @@ use transom_ndkpi::dispatch::*;
 use transom_ndkpi::flags::op;
 use transom_ndkpi::types::*;
 use transom_ndkpi::{Mode, Status};
-use transom_rules::Random;
+use transom_testing::Random;
 
 const SEQUENCES: u64 = 40;
 const STEPS: usize = 250;

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::LazyLock;
 
 use crate::programs::Program;
-use transom_rules::Random;
+use transom_testing::Random;
 
 /// Longer than anything here takes, however busy the machine is.
 const PATIENT: &[&str] = &["--answer", "60000", "--negotiate", "60000"];
@@ -46,7 +46,7 @@ impl Server {
         Server::start(&EXAMPLE, &[&["serve"], PATIENT, options, &["127.0.0.1", "0"]].concat())
     }
 
-    /// What it says about so many clients, in the order of their coming, and in the end nothing else.
+    /// The server's lines about so many clients, in the order of their coming, and in the end nothing else.
     fn end(mut self, clients: usize) -> Vec<String> {
         let mut lines: Vec<String> = (0..clients)
             .map(|_| {
@@ -198,7 +198,7 @@ fn a_client_ends_connections_with_answers_that_are_wrong() {
     }
 }
 
-/// What MS-SMBD does not allow is refused before anything is connected.
+/// Values that MS-SMBD does not allow are refused before anything is connected.
 #[test]
 fn options_have_the_limits_of_the_protocol() {
     let running = Server::example(&[]);

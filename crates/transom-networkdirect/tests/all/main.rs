@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod cpp;
-mod judges_nothing;
 mod nd1;
 mod packaging;
 mod support;

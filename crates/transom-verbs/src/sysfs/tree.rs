@@ -82,7 +82,7 @@ impl Tree {
         }
         self.replace(&folder, name, |new| {
             let file = rustix::fs::openat(&self.root, new, NEW_FILE, Mode::from_raw_mode(0o644))?;
-            transom_fault::without_signals(|| File::from(file).write_all(text.as_bytes()))
+            transom_os::signals::without_signals(|| File::from(file).write_all(text.as_bytes()))
         })
     }
 

@@ -12,7 +12,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use transom_engine::raw;
-pub use transom_rules::Pages;
+pub use transom_testing::Pages;
 use transom_winsock_direct::abi::{CF_ACCEPT, FD_ACCEPT, FD_CONNECT, Overlapped, mem};
 use transom_winsock_direct::{
     Direction, Error, Handle, Operation, Options, Provider, Range, Result, Switch,
@@ -290,7 +290,7 @@ impl Two {
 /// A connection takes the path that this run is about.
 pub fn path_holds() {
     let two = Two::new();
-    transom_rules::paths::hold();
+    transom_testing::paths::hold();
     two.end();
 }
 

@@ -2,7 +2,7 @@
 //!
 //! That no shipped crate asks for the time of day is clippy's to see (`disallowed-methods` in the
 //! workspace's `clippy.toml`); jumps of the one clock there is are played in virtual time in
-//! `transom-core/tests/failures/silence.rs`.
+//! `transom-core/tests/all/failures/silence.rs`.
 
 use std::fs;
 use std::process::Command;

@@ -114,7 +114,7 @@ impl Capture {
         if files.base() != options.file {
             let (asked, taken) = (options.file.display(), files.base().display());
             let process = std::process::id();
-            transom_fault::say!("transom: {asked} is taken, process {process} captures to {taken}");
+            transom_os::say!("transom: {asked} is taken, process {process} captures to {taken}");
         }
         let settings =
             Settings { payload: options.payload, file: options.ring.map(|ring| ring.size) };
@@ -174,7 +174,7 @@ impl Capture {
                 let reason = writer.reason().map(ToString::to_string).unwrap_or_default();
                 if first {
                     let file = self.options.file.display();
-                    transom_fault::say!("transom: the capture {file} is not complete: {reason}");
+                    transom_os::say!("transom: the capture {file} is not complete: {reason}");
                 }
                 state.reason = Some(reason);
             }
@@ -204,14 +204,14 @@ impl Capture {
         self.flush();
         let file: PathBuf = self.options.file.clone();
         if missing > 0 {
-            transom_fault::say!(
+            transom_os::say!(
                 "transom: capture {}: {missing} of {packets} packets are missing: they came faster \
                  than they could be written",
                 file.display()
             );
         }
         if let Some(reason) = reason {
-            transom_fault::say!(
+            transom_os::say!(
                 "transom: capture {}: {lost} of {packets} packets are missing: {reason}",
                 file.display()
             );

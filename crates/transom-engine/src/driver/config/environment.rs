@@ -55,7 +55,7 @@ impl Environment {
     /// Reads this process's environment; of a process with rights that its caller lacks, nothing.
     #[must_use]
     pub fn read() -> Environment {
-        Environment::of(transom_environment::variable)
+        Environment::of(transom_os::environment::variable)
     }
 
     fn of(value: impl Fn(&str) -> Option<OsString>) -> Environment {

@@ -134,7 +134,7 @@ fn at_exit(status: i32) -> Option<i32> {
         std::mem::forget(shared);
     }
     let report = text::report(&review, &books.sites, &books.peers, books.wanted.backtrace);
-    transom_fault::say!("{}", report.trim_end_matches('\n'));
+    transom_os::say!("{}", report.trim_end_matches('\n'));
     let findings = !review.findings().is_empty() || review.left_out > 0;
     (books.wanted.strict && findings && status == 0).then_some(LEDGER_STATUS)
 }

@@ -111,9 +111,9 @@ impl Shared {
         static PRINTED: AtomicU32 = AtomicU32::new(0);
         if self.options.explain_calls {
             match PRINTED.fetch_add(1, Ordering::Relaxed) {
-                0..MOST_PRINTED => transom_fault::say!("transom: {cause}"),
+                0..MOST_PRINTED => transom_os::say!("transom: {cause}"),
                 MOST_PRINTED => {
-                    transom_fault::say!("transom: further refused calls are counted (transom show)")
+                    transom_os::say!("transom: further refused calls are counted (transom show)")
                 }
                 _ => {}
             }

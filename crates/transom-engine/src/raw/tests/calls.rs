@@ -20,7 +20,7 @@ use crate::{
 fn the_path_is_the_one_that_this_run_is_about() {
     let (active, passive) = pair();
     for end in [&active, &passive] {
-        assert_eq!(end.connector.info().unwrap().path, transom_rules::paths::of_this_run());
+        assert_eq!(end.connector.info().unwrap().path, transom_testing::paths::of_this_run());
     }
 }
 

@@ -29,7 +29,7 @@ fn reasons(active: &End, passive: &End) -> [PathReason; 2] {
 /// The suite of this layer: as it runs, over shared memory, and once more over TCP.
 #[test]
 fn the_same_tests_pass_over_tcp() {
-    transom_rules::paths::again_over_tcp(
+    transom_testing::paths::again_over_tcp(
         &["raw::tests"],
         &["tests::rings", "tests::shared_memory", "tests::short", "tests::upgrade", "tests::users"],
     );
@@ -64,7 +64,7 @@ fn shared_memory_is_what_two_adapters_of_one_user_choose_by_themselves() {
     }
 }
 
-/// So that descriptors and memory last: the connections beyond a limit take TCP, whichever side's limit
+/// Descriptors and memory last: the connections beyond a limit take TCP, whichever side's limit
 /// it is, and places come back.
 #[test]
 fn only_so_many_connections_of_an_adapter_share_memory() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub use transom_rules::Pages;
+pub use transom_testing::Pages;
 
 /// Pages as the interface describes them.
 pub trait Describe {

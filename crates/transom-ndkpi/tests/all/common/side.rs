@@ -150,7 +150,7 @@ pub fn pair_with(client: OpenOptions, server: OpenOptions) -> (Side, Side) {
 /// A connection takes the path that this run is about.
 pub fn path_holds() {
     let (client, server) = pair(Mode::ALL[0]);
-    transom_rules::paths::hold();
+    transom_testing::paths::hold();
     client.end(&[]);
     server.end(&[]);
 }

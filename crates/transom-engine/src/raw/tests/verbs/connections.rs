@@ -101,7 +101,7 @@ fn reach(from: IpAddr, listener: &Listener, to: IpAddr) -> (SocketAddr, SocketAd
     send(&active, 1);
     assert_eq!(outcomes(&active, 1), [(1, OK)]);
     let info = passive.connector.info().unwrap();
-    assert_eq!(info.path, transom_rules::paths::of_this_run(), "{from} to {to}");
+    assert_eq!(info.path, transom_testing::paths::of_this_run(), "{from} to {to}");
     assert_eq!(active.connector.info().unwrap().local, info.peer);
     (info.local, info.peer)
 }
@@ -136,7 +136,7 @@ fn v113_one_listener_serves_all_addresses_of_the_host() {
     assert_eq!(refused.wait(), Status::ConnectionRefused);
 }
 
-/// The same between addresses of two interfaces.
+/// Addresses of two interfaces of one host share memory, too.
 #[test]
 fn v113_two_interfaces_of_one_host_share_memory() {
     with_addresses(|| {
