@@ -21,7 +21,7 @@
 #define ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED               0x00000100
 #define ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED    0x00010000
 
-/* What a completion queue's Notify waits for. */
+/* The events that a completion queue's Notify waits for. */
 #define ND_CQ_NOTIFY_ERRORS    0
 #define ND_CQ_NOTIFY_ANY       1
 #define ND_CQ_NOTIFY_SOLICITED 2

@@ -24,7 +24,7 @@
 
 /* ==== version 2 ==== */
 
-/* What objects with asynchronous requests have in common. */
+/* Objects with asynchronous requests. */
 TRANSOM_DEFINE_GUID(IID_IND2Overlapped, 0xABF72719, 0xB016, 0x4A40, 0xA6, 0xF7, 0x62, 0x27, 0x91, 0xA7, 0x04, 0x4C);
 struct IND2Overlapped : public IUnknown {
     virtual HRESULT STDMETHODCALLTYPE CancelOverlappedRequests() = 0;
@@ -79,7 +79,7 @@ struct IND2QueuePair : public IUnknown {
           ULONG flags) = 0;
 };
 
-/* One end of one connection. */
+/* An end of a connection. */
 TRANSOM_DEFINE_GUID(IID_IND2Connector, 0x7DD615C4, 0x6B4C, 0x4866, 0x95, 0x0C, 0xF3, 0xB1, 0xD2, 0x5A, 0x53, 0x02);
 struct IND2Connector : public IND2Overlapped {
     virtual HRESULT STDMETHODCALLTYPE Bind(const struct sockaddr *pAddress, ULONG cbAddress) = 0;
@@ -141,7 +141,7 @@ struct IND2Provider : public IUnknown {
 struct INDEndpoint;
 struct INDConnector;
 
-/* What objects with asynchronous requests have in common. */
+/* Objects with asynchronous requests. */
 TRANSOM_DEFINE_GUID(IID_INDOverlapped, 0xC859E15E, 0x75E2, 0x4FE3, 0x8D, 0x6D, 0x0D, 0xFF, 0x36, 0xF0, 0x24, 0x42);
 struct INDOverlapped : public IUnknown {
     virtual HRESULT STDMETHODCALLTYPE CancelOverlappedRequests() = 0;
@@ -180,7 +180,7 @@ struct INDEndpoint : public IUnknown {
           ULONGLONG Offset, DWORD Flags) = 0;
 };
 
-/* One end of one connection. */
+/* An end of a connection. */
 TRANSOM_DEFINE_GUID(IID_INDConnector, 0x1BCAF2D1, 0xE274, 0x4AEB, 0xAC, 0x57, 0xCD, 0x5D, 0x43, 0x76, 0xE0, 0xB7);
 struct INDConnector : public INDOverlapped {
     virtual HRESULT STDMETHODCALLTYPE CreateEndpoint(INDCompletionQueue *pInboundCq, INDCompletionQueue *pOutboundCq, SIZE_T nInboundEntries,

@@ -33,7 +33,7 @@ HRESULT ND_HELPER_API NdCheckAddress(const struct sockaddr *pAddress, SIZE_T cbA
 HRESULT ND_HELPER_API NdOpenAdapter(REFIID iid, const struct sockaddr *pAddress, SIZE_T cbAddress, VOID **ppIAdapter);
 HRESULT ND_HELPER_API NdOpenV1Adapter(const struct sockaddr *pAddress, SIZE_T cbAddress, INDAdapter **ppIAdapter);
 
-/* What a provider's library exports; the calls above are built on them. */
+/* Exports of a provider's library; the calls above are built on them. */
 HRESULT STDAPICALLTYPE DllGetClassObject(REFCLSID clsid, REFIID iid, VOID **ppObject);
 HRESULT STDAPICALLTYPE DllCanUnloadNow(VOID);
 

@@ -244,7 +244,7 @@ typedef struct _SECURITY_ATTRIBUTES {
     BOOL bInheritHandle;
 } SECURITY_ATTRIBUTES, *PSECURITY_ATTRIBUTES, *LPSECURITY_ATTRIBUTES;
 
-/* One asynchronous request. Internal holds its status, 0x103 while it is under way. */
+/* An asynchronous request. Internal holds its status, 0x103 while it is under way. */
 typedef struct _OVERLAPPED {
     ULONG_PTR Internal;
     ULONG_PTR InternalHigh;

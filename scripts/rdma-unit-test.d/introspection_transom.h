@@ -1,4 +1,4 @@
-// What rdma-unit-test may expect of Transom's device.
+// The device of Transom, as rdma-unit-test may expect it.
 
 #pragma once
 

@@ -480,7 +480,7 @@ static void begin_anew(void) {
     settle();
     for (int at = 0; at < SIDES; at++) {
         struct side *s = &sides[at];
-        /* What a request that failed has left in memory, nobody promises. */
+        /* Nobody promises what a request that failed has left in memory. */
         for (int i = 0; i < REGIONS; i++)
             for (int b = 0; b < REGION; b++) s->regions[i].bytes[b] = (uint8_t)any(256);
         say("%d to RESET: %s", at, name(move(at, IBV_QPS_RESET, 0)));

@@ -39,7 +39,7 @@ struct Report {
     connections: usize,
     /// At each end, with one posted receive of 64 bytes.
     bytes_per_idle_connection: f64,
-    /// The same of one over shared memory: ours, and the pages of the shared memory (the other end has
+    /// Of an idle connection over shared memory: ours, and the pages of the shared memory (the other end has
     /// the same ones).
     bytes_per_idle_connection_process: f64,
     shared_bytes_per_idle_connection_process: f64,

@@ -26,7 +26,7 @@ pub(crate) enum Job {
     RawCount,
     /// Answer Writes with Writes.
     Pong,
-    /// The same, watching memory only.
+    /// Answer each Write, watching memory only.
     WatchingPong,
     /// Answer messages with messages.
     SendPong,
@@ -72,7 +72,7 @@ pub(crate) struct Side {
     pub(crate) memory: Region<Vec<u8>>,
     /// Where the bytes to be written come from, and those read go to.
     pub(crate) local: Region<Vec<u8>>,
-    /// The same, if the peer's process may map it.
+    /// This side's buffer, if the peer's process may map it.
     pub(crate) shared: Option<Region<SharedMemory>>,
     _open: Window,
     /// The other side's buffer.

@@ -21,7 +21,7 @@ impl PathArg {
         }
     }
 
-    /// The same argument for another process.
+    /// This argument, as words for another process.
     pub(crate) fn words(self) -> Vec<String> {
         let words = self.path.map(|way| vec!["--path".to_owned(), way.name().to_owned()]);
         words.unwrap_or_default()

@@ -359,7 +359,7 @@ fn a_client_that_falls_silent() {
     }
 }
 
-/// The same of a server: before the Reply, and behind the first Send, as siw does when it misses one.
+/// A server falls silent before the Reply, and behind the first Send, as siw does when it misses one.
 #[test]
 fn a_server_that_falls_silent() {
     for replies in [false, true] {

@@ -150,7 +150,7 @@ fn lives(pid: i32) -> bool {
     !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
-/// Its window is closed: with the signal that the system sends, and without it, where another process of the
+/// The terminal's window is closed: with the signal that the system sends, and without it, where another process of the
 /// session keeps the terminal's signals.
 #[test]
 fn a_terminal_that_goes_ends_the_watch() {

@@ -172,7 +172,7 @@ mod link {
             *next
         }
 
-        /// The same, and what follows it.
+        /// A pass that decides so much, and delivers.
         pub fn pass(&self, steps: &[Step]) {
             self.decide(steps);
             self.deliver();
@@ -259,7 +259,7 @@ fn the_events_of_two_passes_are_delivered_in_order() {
     });
 }
 
-/// The same without an owner, whose lock would let one thread at a time read.
+/// Requests without an owner, whose lock would let one thread at a time read.
 #[test]
 fn requests_without_an_owner_complete_in_order() {
     bounded(3, || {

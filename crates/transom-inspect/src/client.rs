@@ -13,9 +13,9 @@ use crate::{Folder, Process, Record, VERSION};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest line that is read.
 const LONGEST_LINE: u64 = 1 << 20;
-/// What is read of an answer: some half a million regions and windows in a minute.
+/// Bytes read of an answer: some half a million regions and windows in a minute.
 const WHOLE: Limits = Limits { bytes: 256 << 20, time: Duration::from_secs(60) };
-/// What is read of an answer of which the first record is wanted.
+/// Bytes read of an answer of which the first record is wanted.
 const FIRST: Limits = Limits { bytes: LONGEST_LINE, time: Duration::from_secs(10) };
 /// Processes that are asked for their first records at the same time.
 const ASKED_AT_ONCE: usize = 32;
@@ -44,7 +44,7 @@ pub struct Answer {
     pub process: Process,
     /// Every record, the first and the last included.
     pub records: Vec<Record>,
-    /// The same, as it came: one JSON object on each line.
+    /// The records as they came: one JSON object on each line.
     pub text: String,
 }
 
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// What is made of the answer of a process that says one line and then another again and again.
+    /// The answer of a process that says one line and then another again and again.
     fn endless(limits: Limits, line: &str) -> AskError {
         let (ours, mut theirs) = Stream::pair().unwrap();
         let first = Record::Process(Process { version: VERSION, ..Process::default() }).line();

@@ -71,7 +71,7 @@ pub struct Process {
     pub transom: String,
     /// Adapters that answer.
     pub adapters: u64,
-    /// Their connections.
+    /// Connections of the adapters.
     pub connections: u64,
     /// Regions registered.
     pub regions: u64,
@@ -420,7 +420,7 @@ pub struct Refusal {
     /// The likeliest mistake, in a word: `stale`, `past_the_end`, ...
     #[serde(default)]
     pub likely: Option<String>,
-    /// The same in a sentence or two, and what would have been right.
+    /// The likely mistake in a sentence or two, and what would have been right.
     #[serde(default)]
     pub advice: Option<String>,
     /// The object of the token, or the one that it named last.

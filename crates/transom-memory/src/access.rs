@@ -22,7 +22,7 @@ pub enum Purpose {
     ReceiveBuffer,
     /// The answer to the owner's Read goes into it (`LOCAL_WRITE` or `READ_SINK`).
     ReadSink,
-    /// The same where only memory marked as such may be a sink (`READ_SINK`; NDK MR-15).
+    /// The answer goes into it where only memory marked as such may be a sink (`READ_SINK`; NDK MR-15).
     MarkedReadSink,
     /// A peer reads it (`REMOTE_READ`).
     RemoteRead,

@@ -164,7 +164,7 @@ fn nd2_w14_no_access_outlives_its_close() {
     });
 }
 
-/// The same with two lanes: one guard's end is not mistaken for the other's.
+/// With two lanes: one guard's end is not mistaken for the other's.
 #[test]
 fn nd2_w14_no_access_outlives_its_close_on_any_lane() {
     model(|| {

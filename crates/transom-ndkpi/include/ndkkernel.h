@@ -1,4 +1,4 @@
-/* What the port of a kernel consumer needs beside ndkpi.h, in user space: locked pages, events, spin
+/* The needs of the port of a kernel consumer beside ndkpi.h, in user space: locked pages, events, spin
  * locks, work items. Names, shapes and semantics as documented for the original, on threads of this
  * process: PASSIVE_LEVEL is a thread that may block, and a level masks nothing.
  *

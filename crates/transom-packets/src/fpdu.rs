@@ -49,14 +49,14 @@ pub(crate) fn keep(frame: &[u8], limit: usize) -> Kept {
     Kept::Cut(cut)
 }
 
-/// The same where the peer asked for markers: they lie at fixed places of the stream, so a frame cannot
-/// be made shorter.
+/// Bytes to keep of a frame where the peer asked for markers: they lie at fixed places of the stream, so a
+/// frame cannot be made shorter.
 pub(crate) fn keep_among_markers(frame: &[u8], limit: usize) -> Kept {
     let kept = (LENGTH + TAGGED).saturating_add(limit);
     if kept < frame.len() { Kept::Truncated(kept) } else { Kept::Whole }
 }
 
-/// The same of a start-up frame, whose private data is the program's.
+/// Bytes to keep of a start-up frame, whose private data is the program's.
 pub(crate) fn keep_of_start_up(frame: &[u8], limit: usize) -> Kept {
     let Some((parsed, _)) = start_up(frame) else { return Kept::Truncated(limit) };
     match parsed.private.get(..limit) {

@@ -110,7 +110,7 @@ int main(int count, char **arguments) {
     /* UCX asks this of the device. */
     CHECK(stat(CHARACTER, &s) == 0 && S_ISCHR(s.st_mode) && access(CHARACTER, R_OK | W_OK) == 0);
 
-    /* What is not there is not there, and other files are what they were. */
+    /* Files that are not there stay so, and other files are what they were. */
     CHECK(open(DIRECTORY "/none", O_RDONLY) == -1 && access(DIRECTORY "/../../../..", R_OK) == -1);
     snprintf(found, sizeof found, "%s/new", arguments[1]);
     int fd = open(found, O_CREAT | O_EXCL | O_WRONLY, 0640);

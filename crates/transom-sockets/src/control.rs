@@ -68,7 +68,7 @@ pub(crate) unsafe fn put(
     }
 }
 
-/// One message behind those that are there (cmsg(3)).
+/// Adds a message behind those that are there (cmsg(3)).
 ///
 /// # Safety
 /// As of [`put`].

@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// What one call of a handler has sent.
+/// Bytes that one call of a handler has sent.
 pub(crate) struct Piece {
     pub(crate) bytes: Vec<u8>,
     pub(crate) flags: c_int,

@@ -104,7 +104,7 @@ pub(crate) fn read(fd: c_int, to: &mut [u8]) -> Result<usize, Errno> {
     unsafe { call!(libc::SYS_read, fd, to.as_mut_ptr(), to.len()) }
 }
 
-/// What is in a file of `/proc`, which does not say how long it is.
+/// The content of a file of `/proc`, which does not say how long it is.
 pub(crate) fn read_whole(path: &CStr) -> Result<Vec<u8>, Errno> {
     let file = open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
@@ -257,7 +257,7 @@ pub(crate) fn shared_memory(length: usize) -> Result<(u32, *mut c_void), Errno> 
     at.map(|at| (id, at as *mut c_void))
 }
 
-/// What the kernel says of shared memory with this number: its length, and the user who has made it.
+/// The kernel's word on shared memory with this number: its length, and the user who has made it.
 pub(crate) fn about_memory(id: u32) -> Option<(u64, u32)> {
     // SAFETY: zeros are a value of this type, and the kernel writes one such structure.
     let about: libc::shmid_ds = unsafe {

@@ -103,7 +103,7 @@ impl Drop for Flight {
     }
 }
 
-/// What processes share that have an end of a connection by `fork`: no peer has this memory.
+/// Shared by the processes that have an end of a connection by `fork`: no peer has this memory.
 #[derive(Default)]
 #[repr(C, align(32))]
 pub(crate) struct Words {
@@ -316,7 +316,7 @@ impl Young {
         if let Some(words) = self.words()
             && words.crowded.swap(1, Ordering::SeqCst) == 0
         {
-            // Who has a lock has not seen it.
+            // The holder of a lock has not seen it.
             drop(Locked::take(&words.sending));
             drop(Locked::take(&words.receiving));
         }

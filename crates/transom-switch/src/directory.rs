@@ -4,7 +4,7 @@
 /// Bytes of an entry.
 pub const ENTRY: usize = 16;
 
-/// One connection.
+/// A connection's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The kernel's number of the active side's TCP socket.

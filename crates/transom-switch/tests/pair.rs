@@ -369,7 +369,7 @@ fn an_urgent_byte_can_be_taken_until_a_read_has_passed_it() {
     assert_eq!(pair.session(Side::Active).urgent(), None);
 }
 
-/// What is more than all rings have room for goes through them in turn, and each is used again once it is read:
+/// More than all rings have room for goes through them in turn, and each is used again once it is read:
 /// with pieces of any length, and memory that goes to the kernel as it is read.
 #[test]
 fn a_stream_goes_through_all_rings_whole() {
@@ -449,7 +449,7 @@ fn a_change_of_rings_outlives_its_process() {
     let before = words_of(&pair.header);
     pair.session(Side::Passive).change_to(1);
     pair.send(Side::Passive, b"next");
-    // What the sender alone keeps is as it was before.
+    // State that the sender alone keeps is as it was before.
     let changed = words_of(&pair.header);
     let own = (0..changed.len()).filter(|at| changed[*at] != before[*at]);
     let kept: Vec<usize> = own.filter(|at| [1 << 32, 4096].contains(&changed[*at])).collect();

@@ -22,7 +22,7 @@ use transom_winsock_direct::{
 /// Control messages under way in each direction, and the bytes of each.
 const MESSAGES: usize = 4;
 const MESSAGE: usize = 8192;
-/// What goes along in the message of a transfer by RDMA.
+/// The content of the message of a transfer by RDMA.
 const FIRST: usize = 1024;
 /// The bytes of one RDMA operation (SO_MAX_RDMA_SIZE permits more; several in a row show the
 /// splitting).
@@ -197,7 +197,7 @@ impl Session {
 
     /// Send bytes: the first of them in the message, the rest by RDMA (WSD 8.3, 8.4).
     pub(crate) fn send_all(&mut self, bytes: &[u8]) -> Result<()> {
-        // What exceeds the threshold goes by RDMA; what equals it goes in the message.
+        // A file beyond the threshold goes by RDMA; one that equals it goes in the message.
         let name = SO_RDMA_THRESHOLD_SIZE;
         let threshold = self.provider.option(self.socket, SOL_SOCKET, name)? as usize;
         let inline = if bytes.len() > threshold { FIRST } else { bytes.len() };

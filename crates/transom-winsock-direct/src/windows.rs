@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Place(Infallible);
 
-/// One end between giver and taker.
+/// An end between giver and taker.
 #[derive(Debug)]
 pub(crate) struct Stream(Infallible);
 

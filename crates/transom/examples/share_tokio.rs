@@ -1,4 +1,4 @@
-//! The same as `share`, with tokio: the futures of this crate run on any executor.
+//! `share` with tokio: the futures of this crate run on any executor.
 //!
 //! ```text
 //! share_tokio [FILE]      serve and fetch the file in one process (default: this very file)

@@ -130,7 +130,7 @@ impl<K, F> Cells<K, F> {
         self.fill(keep, PENDING)
     }
 
-    /// The same, for a request of a batch that is not its last: its result will never be asked for.
+    /// A cell for a request of a batch that is not its last: its result will never be asked for.
     pub(crate) fn insert_quietly(&self, keep: Option<Arc<K>>) -> Result<Key, Option<Arc<K>>> {
         self.fill(keep, BATCH)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The same, as the reason why something else was not done.
+    /// This end as the reason why something else was not done.
     pub(crate) fn because(&self, asked: impl Into<String>) -> Error {
         let error = Error::new(self.kind, self.blame, asked, self.why.clone())
             .with_denial(self.denial)

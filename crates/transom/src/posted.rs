@@ -93,7 +93,7 @@ impl<T> Posted<T> {
         self.block(None).unwrap_or_else(|| Err(twice()))
     }
 
-    /// The same for at most so long: `None` if the result is not there by then. It may be asked for
+    /// Wait for at most `timeout`: `None` if the result is not there by then. It may be asked for
     /// again, and the request goes on.
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The same for at most so long: `None` if it has not happened by then. It may be asked for again.
+    /// Wait for at most `timeout`: `None` if it has not happened by then. It may be asked for again.
     ///
     /// # Errors
     /// As [`wait`](Pending::wait).

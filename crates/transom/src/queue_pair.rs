@@ -293,7 +293,7 @@ impl Recv<'_> {
         })
     }
 
-    /// The same for at most so long: `None` if there is none by then.
+    /// Wait for at most `timeout`: `None` if there is no message by then.
     ///
     /// # Errors
     /// As [`wait`](Recv::wait).

@@ -66,7 +66,7 @@ impl Owner {
         Ok(&self.shared)
     }
 
-    /// So do calls that begin something, which needs the adapter's address.
+    /// The adapter for calls that begin something: refused, too, once its address has gone.
     pub(super) fn present(&self) -> Result<&Arc<Shared>> {
         let shared = self.here()?;
         if shared.is_removed() { Err(self.removed()) } else { Ok(shared) }

@@ -91,7 +91,7 @@ impl DatagramPort {
 }
 
 impl DatagramPort {
-    /// The same, without a wait: a message for which there is no room in the system's buffers is lost. For
+    /// Send without a wait: a message for which there is no room in the system's buffers is lost. For
     /// sinks, whose thread serves other connections, too.
     ///
     /// # Errors

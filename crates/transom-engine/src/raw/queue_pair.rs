@@ -116,7 +116,7 @@ impl Adapter {
         self.make_queue_pair(domain, (initiator, receive), shared_receives, None, None, options)
     }
 
-    /// The same, with one queue, and requests that succeed are settled instead of entering it.
+    /// A queue pair with one completion queue, which requests that succeed do not enter.
     ///
     /// # Errors
     /// As [`Adapter::queue_pair`].

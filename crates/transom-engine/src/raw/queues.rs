@@ -41,7 +41,7 @@ impl Adapter {
         self.make_shared_receive_queue(None, depth, max_sge)
     }
 
-    /// The same, with a domain of its own: receives are judged there, whichever queue pair takes them
+    /// A shared receive queue with a domain of its own: receives are judged there, whichever queue pair takes them
     /// (Verbs V58).
     ///
     /// # Errors
@@ -105,8 +105,8 @@ impl CompletionQueue {
         self.wait_until(at_most, &|| false)
     }
 
-    /// The same, and until `until` says so: when several threads wait, one may retrieve what another
-    /// waits for. It then makes that known, and calls [`CompletionQueue::wake`].
+    /// Wait for a completion, or until `until` says so: when several threads wait, one may retrieve what
+    /// another waits for. It then makes that known, and calls [`CompletionQueue::wake`].
     ///
     /// # Errors
     /// `InsufficientResources` if the system cannot make the thread wait; `DeviceRemoved`; `Forked` in a forked
@@ -271,7 +271,8 @@ impl SharedReceiveQueue {
         self.notify_by(|srq| srq.notify(sink))
     }
 
-    /// The same, once as many as the threshold have waited: an empty queue does not notify.
+    /// Ask for one notification when fewer receives than the threshold wait, once as many have waited: an
+    /// empty queue does not notify.
     ///
     /// # Errors
     /// As [`SharedReceiveQueue::notify`].

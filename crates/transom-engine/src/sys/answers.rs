@@ -38,7 +38,7 @@ const REMOTE: (usize, usize) = (HEADER + 6, HEADER + 24);
 pub(super) const USER: usize = HEADER + 64;
 pub(super) const INODE: usize = HEADER + 68;
 
-/// What is asked about a socket.
+/// A question about a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum About {
     /// Of the end of a TCP connection: who holds it.

@@ -220,7 +220,7 @@ pub(super) mod machine {
         if left == 0 { Ok(()) } else { Err(finish(to, from, length, length - left)) }
     }
 
-    /// The same for a word, by one load and one store.
+    /// Copy a word, by one load and one store.
     #[inline(always)]
     pub(super) unsafe fn copy_word(to: *mut u8, from: *const u8) -> Result<(), Fault> {
         super::super::fault::install();

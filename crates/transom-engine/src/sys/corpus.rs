@@ -58,7 +58,7 @@ fn socket(name: &str, ends: [SocketAddr; 2]) {
     write(&format!("socket-{name}"), &[&asked(0, ends)[..], answer].concat());
 }
 
-/// The same by its tables; of other programs' sockets nothing.
+/// The kernel's tables of these sockets; of other programs' sockets nothing.
 fn table(name: &str, ends: [SocketAddr; 2]) {
     let ports = ends.map(|end| format!(":{:04X}", end.port()));
     for (number, file) in ["/proc/net/tcp", "/proc/net/tcp6"].iter().enumerate() {

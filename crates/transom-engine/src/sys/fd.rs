@@ -19,7 +19,7 @@ pub struct Fd {
     number: RawFd,
     /// The process that it belongs to.
     generation: u64,
-    /// Its close may wait for another process.
+    /// The close may wait for another process.
     foreign: bool,
 }
 
@@ -61,7 +61,7 @@ impl Fd {
         self.generation == fork_generation()
     }
 
-    /// The same, closed by the thread for releases: another process has made it, or may put
+    /// This descriptor, closed by the thread for releases: another process has made it, or may put
     /// descriptors into it.
     pub(super) fn foreign(mut self) -> Fd {
         self.foreign = true;

@@ -81,7 +81,7 @@ pub fn fetch_ahead(line: usize) {
     let _ = line;
 }
 
-/// The same, for a line that is going to be written: it is taken from whichever processor has it.
+/// Fetch a line that is going to be written: it is taken from whichever processor has it.
 #[inline]
 #[cfg_attr(windows, allow(dead_code, reason = "only rings ask for it"))]
 pub(super) fn fetch_to_write(line: usize) {

@@ -99,7 +99,7 @@ pub fn peer_is_same_user(local: SocketAddr, peer: SocketAddr) -> bool {
     is_in_the_table(local, peer)
 }
 
-/// The same by the table of all sockets.
+/// Whether a connection is our user's, by the table of all sockets.
 pub(super) fn is_in_the_table(local: SocketAddr, peer: SocketAddr) -> bool {
     // An IPv4 peer may use an IPv6 socket: its line is then in the other file, mapped.
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {

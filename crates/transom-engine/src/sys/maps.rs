@@ -81,7 +81,7 @@ pub(super) fn check(
         while at < end {
             match covering(at)? {
                 None => return Ok(Err(PageError::Hole { at })),
-                // What can be written can be read: no processor that Linux runs on here has pages for
+                // Memory that can be written can be read: no processor that Linux runs on here has pages for
                 // writing only, and Linux pins these for an adapter in hardware.
                 Some(m) if !m.read && !m.write => return Ok(Err(PageError::NoAccess { at })),
                 Some(m) if write && !m.write => return Ok(Err(PageError::ReadOnly { at })),
@@ -92,7 +92,7 @@ pub(super) fn check(
     Ok(Ok(()))
 }
 
-/// The same by the text of the maps file, for kernels before 6.11.
+/// Check ranges by the text of the maps file, for kernels before 6.11.
 pub(super) fn check_text(
     text: &[u8],
     ranges: impl IntoIterator<Item = (u64, u64)>,

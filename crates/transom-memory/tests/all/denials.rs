@@ -238,7 +238,7 @@ fn mistake_10_used_before_its_bind() {
     says(&denial, &["its Bind has not executed yet", "wait for the Bind's completion"]);
 }
 
-/// The same of a region that waits for its memory.
+/// A region is used that waits for its memory.
 #[test]
 fn mistake_10_used_before_its_fast_registration() {
     let memory = memory();
@@ -295,7 +295,7 @@ fn decoy_1_swapped_bytes_that_name_another_queue_pairs_token() {
     assert_eq!((denial.likely, denial.meant), (Mistake::NeverIssued, None));
 }
 
-/// The same when it is dead, and was another queue pair's.
+/// Swapped bytes name a dead token that was another queue pair's.
 #[test]
 fn decoy_2_swapped_bytes_that_name_another_queue_pairs_dead_token() {
     let memory = memory();

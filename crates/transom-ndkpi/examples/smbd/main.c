@@ -47,7 +47,7 @@ typedef struct {
 } CLIENT;
 static LONG clients;
 
-/* One request. FALSE: the client has said goodbye, or the connection has ended. */
+/* Serves a request. FALSE: the client has said goodbye, or the connection has ended. */
 static BOOLEAN serve_request(SMBD *s, uint8_t *store, const SMBD_MESSAGE *m) {
     uint8_t answer[ANSWER] = { 0 };
     if (m->length < REQUEST) return smbd_end(s, "a request of fewer than 40 bytes"), FALSE;

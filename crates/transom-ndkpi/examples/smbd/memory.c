@@ -84,7 +84,7 @@ BOOLEAN smbd_make_regions(SMBD *s) {
         NTSTATUS status = smbd_wait_end(&wait, returned);
         if (status != STATUS_SUCCESS) return FALSE;
         if (returned == STATUS_PENDING) r->mr = wait.object;
-        /* One page more than a megabyte has: a buffer begins anywhere. */
+        /* A page more than a megabyte has: a buffer begins anywhere. */
         status = r->mr->Dispatch->NdkInitializeFastRegisterMr(r->mr, SMBD_READ_WRITE / PAGE_SIZE + 1, TRUE, smbd_on_request, &wait);
         if (smbd_wait_end(&wait, status) != STATUS_SUCCESS) return FALSE;
     }

@@ -231,7 +231,7 @@ static void on_data(SMBD *s, const uint8_t *bytes, ULONG size) {
     }
     s->receive_credits--;
     s->receive_credit_target = d.credits_requested;
-    /* What may be under way is bounded by the queue: the rest of a larger grant has no use. */
+    /* The queue bounds what may be under way: the rest of a larger grant has no use. */
     s->send_credits += d.credits_granted;
     if (s->send_credits > 0xffff) s->send_credits = 0xffff;
     if (d.flags & SMBD_RESPONSE_REQUESTED) s->send_immediate = TRUE;

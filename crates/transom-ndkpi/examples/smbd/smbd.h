@@ -100,7 +100,7 @@ typedef struct {
 
 /* A connection to `to`, negotiated. `smbd_close` follows in any case. */
 const char *smbd_connect(SMBD *s, NDK_ADAPTER *adapter, const SMBD_OPTIONS *options, PCSOCKADDR from, PCSOCKADDR to, ULONG length);
-/* The same of an incoming connector, which belongs to the connection from here on. */
+/* Accepts an incoming connector, which belongs to the connection from here on. */
 const char *smbd_accept(SMBD *s, NDK_ADAPTER *adapter, const SMBD_OPTIONS *options, NDK_CONNECTOR *incoming);
 /* Ends the connection and gives everything back. */
 void smbd_close(SMBD *s);

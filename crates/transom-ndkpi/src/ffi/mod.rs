@@ -101,7 +101,7 @@ unsafe fn on<A: Found>(from: A::From, f: impl FnOnce(A) -> Status) -> i32 {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(Status::INTERNAL_ERROR).0
 }
 
-/// The same for entries that return something else, or nothing.
+/// Run an entry that returns something else than a status, or nothing.
 ///
 /// # Safety
 /// As [`on`].

@@ -22,7 +22,7 @@ pub struct Srq {
     arm: Mutex<Arm>,
 }
 
-/// One notification is outstanding at most (NDK SRQ-2).
+/// At most one notification is outstanding (NDK SRQ-2).
 #[derive(Debug, Default)]
 struct Arm {
     /// The number of the notification that is armed.

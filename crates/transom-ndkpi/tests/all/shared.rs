@@ -53,7 +53,7 @@ fn side_of(of: &Side) -> Side {
     Side { adapter: of.adapter, pd: of.pd, cq, qp, connector: std::ptr::null_mut() }
 }
 
-/// The same, whose queue pair takes receives from `srq`.
+/// A side whose queue pair takes receives from `srq`.
 fn side_on(of: &Side, srq: Ptr, context: usize) -> Side {
     let cq = cq(of.adapter);
     let qp = try_qp(of.pd, cq, srq, context).unwrap();

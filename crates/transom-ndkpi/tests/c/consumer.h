@@ -1,4 +1,4 @@
-/* What the test programs share: waiting for callbacks with the events of ndkkernel.h, and checks that
+/* Shared by the test programs: waiting for callbacks with the events of ndkkernel.h, and checks that
  * name their line. */
 #define _DEFAULT_SOURCE
 #include "ndkkernel.h"
@@ -69,7 +69,7 @@ static inline void on_closed(PVOID context) { wait_set(context, STATUS_SUCCESS, 
         NTSTATUS end_ = (call);                            \
         end_ == STATUS_PENDING ? wait_for(w) : end_;       \
     })
-/* The same of a create function, whose last argument is `&object`. */
+/* Waits for a create function, whose last argument is `&object`. */
 #define CREATE(type, call)                                 \
     ({                                                     \
         WAIT wait_, *w = &wait_;                           \

@@ -260,7 +260,7 @@ static void transfers(NDK_ADAPTER *adapter, unsigned port) {
 static void last_credit(NDK_ADAPTER *adapter, unsigned port) {
     STEP("the last credit");
     PEER *p = negotiated(adapter, port);
-    /* One credit, an answer is asked for, and with nine of ours left the server has none to grant. */
+    /* A request with one credit asks for an answer, and with nine of ours left the server has none to grant. */
     data(p, (DATA){ .credits = 1, .granted = 1, .flags = 1, .length = 20 });
     PEER *other = negotiated(adapter, port); /* and some time */
     alive(other);

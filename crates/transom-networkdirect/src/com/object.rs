@@ -45,7 +45,7 @@ pub(crate) trait Class: Send + Sync + Sized + 'static {
     const METHODS: &'static [Method];
     /// A number that no other class of this process has: the address of a variable of its own.
     fn identity() -> usize;
-    /// Their names from slot 3 on.
+    /// The methods' names from slot 3 on.
     const SLOTS: &'static [&'static str];
 
     /// The program has released its last reference.

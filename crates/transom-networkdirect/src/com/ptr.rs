@@ -56,7 +56,7 @@ impl<T: Copy> OutPtr<T> {
         OutPtr(value, PhantomData)
     }
 
-    /// The same place as a pointer to something else: a field of a structure.
+    /// This place as a pointer to something else: a field of a structure.
     pub(crate) fn at(address: usize) -> OutPtr<T> {
         OutPtr(std::ptr::with_exposed_provenance_mut(address), PhantomData)
     }

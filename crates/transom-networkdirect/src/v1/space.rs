@@ -38,7 +38,7 @@ impl Space {
         if port == 0 { 0 } else { port ^ u16::from(mask) << 8 }
     }
 
-    /// The same of an address. A port that has no twin is refused.
+    /// Map an address of version 1. A port that has no twin is refused.
     pub(crate) fn map_address(&self, mut address: SocketAddr) -> Result<SocketAddr, i32> {
         let port = self.map(address.port());
         if port == 0 && address.port() != 0 {

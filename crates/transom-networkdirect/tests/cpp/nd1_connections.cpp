@@ -235,7 +235,7 @@ static void t30()
         CHECK_EQ(listen->Release(), 0);
     }
     HR(adapter->Listen(0, 6, port, nullptr, &other), ND_ADDRESS_ALREADY_EXISTS);
-    // The same number of another protocol is another port (ND1 T30), and each connects to its own.
+    // A port's number of another protocol is another port (ND1 T30), and each connects to its own.
     for (const INT protocol : {17, 1}) {
         HR(adapter->Listen(0, protocol, port, &second, &other), ND_SUCCESS);
         CHECK_EQ(second, port);
@@ -303,7 +303,7 @@ static void t30()
     lab.listening.join(z, w); // after all that
 }
 
-// The same time-out, to a version 1 and to a version 2 program: nobody posts a Receive.
+// A time-out, as a version 1 and as a version 2 program sees it: nobody posts a Receive.
 static void t31()
 {
     Lab lab;

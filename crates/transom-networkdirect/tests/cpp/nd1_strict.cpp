@@ -101,7 +101,7 @@ static void speaking(bool strict)
             ends(link.y.endpoint->SendAndInvalidate(&r, nullptr, 0, &theirs, 0));
     };
     speaks(strict);
-    // What is wrong with a request is said first.
+    // A fault of the request is said first.
     HR(link.y.endpoint->Send(&r, nullptr, 1, 0), ND_INVALID_PARAMETER_2);
     HR(link.y.endpoint->Send(&r, nullptr, 0, 0x8000), ND_INVALID_PARAMETER_4);
     own = link.y.bound(mine, 0, 8, MAY_READ);

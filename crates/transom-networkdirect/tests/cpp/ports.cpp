@@ -44,7 +44,7 @@ struct Bench {
         CHECK_EQ(ov.Internal, STATUS_PENDING);
         CHECK(next().ov == nullptr);
     }
-    // What the notifications wait for.
+    // The event that the notifications wait for.
     void happens()
     {
         HR(pair->Receive(nullptr, nullptr, 0), ND_SUCCESS);

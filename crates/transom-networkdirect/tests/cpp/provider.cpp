@@ -9,7 +9,7 @@
 
 #define HR(a, b) CHECK_EQ((UINT32)(a), (UINT32)(b))
 
-// What Windows' compilers make of the words in the headers.
+// The words in the headers, as Windows' compilers read them.
 static_assert(sizeof(WCHAR) == 2 && sizeof(long) == 4 && sizeof(ULONG) == 4 && sizeof(SIZE_T) == 8 && AF_INET6 == 23);
 static_assert(sizeof(OVERLAPPED) == 32 && offsetof(OVERLAPPED, hEvent) == 24);
 static_assert(sizeof(ND2_ADAPTER_INFO) == 96 && sizeof(ND2_RESULT) == 32 && sizeof(ND2_SGE) == 16);

@@ -315,7 +315,7 @@ static void release_order(Watch &watch)
     CHECK_EQ(waiting->Release(), 0);
     HR(p.listener->CancelOverlappedRequests(), OK);
     CHECK(taken_again.end(p.listener) == ND_CANCELED);
-    // What the end of this scene releases.
+    // Released by the end of this scene.
     sockaddr_in at = address("127.0.0.1", 0);
     HR(NdOpenAdapter(IID_IND2Adapter, sa(at), sizeof at, (void **)&a.adapter), OK);
     HR(a.adapter->CreateOverlappedFile(&a.file), OK);

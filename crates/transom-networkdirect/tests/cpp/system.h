@@ -1,4 +1,4 @@
-// What the tests take from the system besides NetworkDirect: a time limit, an end without a word, two processes.
+// The system besides NetworkDirect, as the tests take it: a time limit, an end without a word, two processes.
 #pragma once
 
 #include <cstdio>
@@ -114,7 +114,7 @@ public:
     Child(Link &link, const std::function<void(Link &)> &client);
     // Whether it has ended well.
     bool ends_well();
-    // It is ended from outside.
+    // The other process is ended from outside.
     void kill();
     // Whether this process is a child, and another one than was begun last.
     static bool is_one();

@@ -152,7 +152,7 @@ static void modify_threshold()
         CloseHandle(one.hEvent);
 }
 
-// What was asked for, of both kinds of queues; a null pointer is refused, and the other one not written.
+// The values that were asked for, of both kinds of queues; a null pointer is refused, and the other one not written.
 static void affinity()
 {
     Side s;

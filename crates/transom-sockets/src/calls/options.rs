@@ -183,7 +183,7 @@ calls! {
                 let at_mark = session.arrived().is_ok_and(|incoming| incoming.at_mark);
                 put(to.cast(), &c_int::from(at_mark).to_ne_bytes())
             }
-            // What is in the ring has arrived, as what the peer's kernel has acknowledged (tcp(7)).
+            // Bytes in the ring have arrived, as those that the peer's kernel has acknowledged (tcp(7)).
             SIOCOUTQ if session.sends_by_ring() => put(to.cast(), &0_i32.to_ne_bytes()),
             _ => next(fd, request, argument),
         }

@@ -126,7 +126,7 @@ impl Set {
                 }
             };
             let Some(mut inner) = self.lock() else { return asked };
-            // The same doorbell serves all hot sockets.
+            // A single doorbell serves all hot sockets.
             let asked_for = asked.unwrap_or_default();
             let count = if asked_for > 0 {
                 // SAFETY: the kernel has just written so many.

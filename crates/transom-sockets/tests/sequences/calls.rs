@@ -43,7 +43,7 @@ const KINDS: &[(usize, Kind)] = &[
     (2, is_wrong),
 ];
 
-/// One step: some call on some end.
+/// A step: some call on some end.
 pub(crate) fn step(world: &mut World) {
     let all: usize = KINDS.iter().map(|(weight, _)| weight).sum();
     let mut at = world.random.below(all);
@@ -477,7 +477,7 @@ fn asks(world: &mut World) {
     let answer = match world.random.below(6) {
         0 => format!("FIONREAD {}", number_of(fd, libc::FIONREAD)),
         1 => {
-            // What is on its way is acknowledged in the end.
+            // Bytes on their way are acknowledged in the end.
             let none = until(|| number_of(fd, libc::TIOCOUTQ) == 0);
             format!("TIOCOUTQ {none}")
         }

@@ -146,7 +146,7 @@ pub(crate) fn is_interrupted(world: &mut World) {
     }
 }
 
-/// One thread sends what is more than a buffer has room for, while another one receives it.
+/// A thread sends more than a buffer has room for, while another one receives it.
 pub(crate) fn has_two_threads(world: &mut World) {
     let end = world.random.below(2);
     let (this, other) = (&world.ends[end], &world.ends[1 - end]);
@@ -255,7 +255,7 @@ pub(crate) fn end(world: &mut World) {
                     libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, at, &raw mut size);
                     value as isize
                 }
-                // What is sent to an end that has closed is answered by a reset, a moment later.
+                // Bytes sent to an end that has closed are answered by a reset, a moment later.
                 _ if turn > 3 || lost => {
                     libc::send(fd, b"late".as_ptr().cast(), 4, libc::MSG_DONTWAIT)
                 }

@@ -36,7 +36,7 @@ impl Random {
 /// An end of the connection.
 #[derive(Default)]
 pub(crate) struct End {
-    /// Its descriptors; none: closed.
+    /// The end's descriptors; none: closed.
     pub(crate) fds: Vec<c_int>,
     pub(crate) nonblocking: bool,
     /// Bytes that were sent to it, and that no call has taken.
@@ -157,7 +157,7 @@ impl World {
         World { random, log, ends: [end(one), end(other)], sets: Vec::new(), pipe, file }
     }
 
-    /// One line of the log: a call, and its answer.
+    /// A line of the log: a call, and its answer.
     pub(crate) fn say(&mut self, what: &str, answer: &str) {
         let pipes = PIPES.swap(0, Ordering::Relaxed);
         let signal = if pipes > 0 { format!(" SIGPIPE {pipes}") } else { String::new() };
@@ -192,7 +192,7 @@ impl World {
             let unread = this.unread as c_int;
             let sender = other.fds.first().filter(|_| this.deaf);
             until(|| match sender {
-                // What comes to an end that reads no more need not be counted there.
+                // Bytes that come to an end that reads no more need not be counted there.
                 Some(sender) => number_of(*sender, libc::TIOCOUTQ) == 0,
                 None => number_of(fd, libc::FIONREAD) == unread || this.deaf,
             });
@@ -231,7 +231,7 @@ fn connected(short: bool) -> [c_int; 2] {
     }
 }
 
-/// One sequence.
+/// A sequence of calls.
 pub(crate) fn run(seed: u64, log: &File) {
     handle(libc::SIGPIPE, on_pipe, libc::SA_RESTART);
     let mut log = log.try_clone().unwrap();

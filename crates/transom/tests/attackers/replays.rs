@@ -46,7 +46,7 @@ fn a_token_is_dead_once_it_is_closed() {
     }
 }
 
-/// The same memory, registered and lent again at the same address, has another token.
+/// Memory registered and lent again at its address has another token.
 #[test]
 fn a_token_stays_dead_when_its_memory_is_registered_again() {
     let mut owner = Owner::new();

@@ -150,7 +150,7 @@ impl Process {
         })
     }
 
-    /// The same; `None` if it ended instead.
+    /// The next line that is meant; `None` if the process ended instead.
     pub(crate) fn try_line(&mut self, is_it: impl Fn(&str) -> bool) -> Option<String> {
         let begun = Instant::now();
         loop {

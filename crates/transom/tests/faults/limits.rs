@@ -20,7 +20,7 @@ fn through(path: &str) -> Command {
     command
 }
 
-/// The same with a limit.
+/// A command through the path, with a limit.
 fn limited(path: &str, resource: i32, limit: u64) -> Command {
     let mut command = through(path);
     let prepare = move || {
@@ -86,7 +86,7 @@ fn a_receiver_short_of_descriptors_says_so_or_does_with_less() {
     }
 }
 
-/// The same of a server that starts.
+/// A server that starts is short of descriptors.
 #[test]
 fn a_server_short_of_descriptors_says_so() {
     let place = Place::new("few-descriptors-server");

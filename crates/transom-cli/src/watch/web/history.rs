@@ -634,7 +634,7 @@ mod tests {
         assert_eq!(lists(&update(&history, sample)), [0, 0, 0]);
     }
 
-    /// The same token and memory, opened anew (fast registration), are another object.
+    /// A token opened anew over its old memory (fast registration) is another object.
     #[test]
     fn a_token_that_is_opened_again_is_another_object() {
         let mut history = History::new(0);

@@ -21,7 +21,7 @@ use crate::{Caps, Dialect, QueuePairEvent, Status, dialect};
 pub enum Explain {
     /// No peer.
     Nobody,
-    /// The same user on the same host.
+    /// A peer of this user on this host.
     #[default]
     SameUser,
     /// Every peer. An attacker learns from refusals.

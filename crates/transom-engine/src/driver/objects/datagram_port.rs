@@ -57,7 +57,7 @@ impl DatagramPort {
         DatagramPort::serve(shared, Datagrams::bind(address)?, sink)
     }
 
-    /// The same for a multicast group with its port, on some interfaces.
+    /// A socket on the port of a multicast group, which it joins on some interfaces.
     pub(crate) fn join(
         shared: &Arc<Shared>,
         group: SocketAddr,

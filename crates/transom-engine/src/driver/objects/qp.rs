@@ -55,7 +55,7 @@ pub(crate) struct Qp {
     pub(crate) config: QueuePairConfig,
     pub(crate) initiator: Arc<Cq>,
     pub(crate) receive: Arc<Cq>,
-    /// Its two queues as the completion queues number them.
+    /// The two queues as the completion queues number them.
     members: [u32; 2],
     pub(crate) shared: Option<Arc<Srq>>,
     /// In place of it, of a queue pair of an XRC domain.
@@ -112,7 +112,7 @@ impl Qp {
         let config = *pair.config();
         let (requests, receives) = pair.places();
         let receives = shared.as_ref().map_or(receives, |shared| shared.places());
-        // One after the other: both may be one completion queue.
+        // In turn: both may be one completion queue.
         let requests = initiator.queue().bind(requests, config.initiator_depth as usize);
         let receives = receive.queue().bind(receives, config.receive_depth as usize);
         let members = [requests, receives];

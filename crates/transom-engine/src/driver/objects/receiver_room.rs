@@ -18,7 +18,7 @@ const UNSEEN: usize = 64 * 1024;
 const HEADERS: usize = 512;
 const STRUCTURE: usize = 256;
 
-/// What is known of the receivers' buffers.
+/// The receivers' buffers, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiverRoom(Mutex<HashMap<SocketAddr, Room>>);
 

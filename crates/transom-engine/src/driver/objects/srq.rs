@@ -90,7 +90,7 @@ impl Srq {
         self.quietly(|queue, fired| queue.notify(number, fired));
     }
 
-    /// The same, once as many as the threshold have waited.
+    /// Call `sink` when fewer receives than the threshold wait, once as many have waited.
     pub(crate) fn notify_when_used(&self, sink: Sink) {
         let number = self.sinks.keep(sink);
         self.lock().queue.notify_when_used(number);

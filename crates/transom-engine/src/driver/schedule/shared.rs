@@ -42,8 +42,8 @@ const ROUNDS_ALONE: u32 = 64;
 
 /// Bytes that one pass may receive, and may send, if no other link is ready.
 const ALONE: usize = 1024 * 1024;
-/// The same if others wait: no more than a busy peer has ready at any moment, or peers that always
-/// have more would get more.
+/// Bytes of a pass while others wait: no more than a busy peer has ready at any moment, or peers that
+/// always have more would get more.
 const AMONG_OTHERS: usize = 128 * 1024;
 
 pub(crate) struct Shared {
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) removal: Removal,
-    /// What peers of this host have made is released by a thread of its own.
+    /// A thread of its own releases what peers of this host have made.
     _releases: Option<ReleaseKeeper>,
     /// The process that opened it.
     generation: u64,

@@ -134,7 +134,7 @@ impl Watch {
         self.lease.held(now).is_some()
     }
 
-    /// The same, and sees to it that it will look then.
+    /// Whether the lease lasts; when it ends, an alarm has this looked at again.
     #[inline]
     pub(crate) fn stays_leased(&self, now: Time, alarm: impl FnOnce(Time)) -> bool {
         let leased = self.lease.held(now);

@@ -68,7 +68,7 @@ impl Workers {
     /// A set of tools: usually the one this thread had last time.
     pub(crate) fn take(&self) -> MutexGuard<'_, Worker> {
         let hint = hint();
-        // Their number is a power of two.
+        // The number of cells is a power of two.
         let mask = self.sets.len().saturating_sub(1);
         for i in 0..self.sets.len() {
             match self.sets.get((hint + i) & mask).map(Mutex::try_lock) {

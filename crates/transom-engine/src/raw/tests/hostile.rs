@@ -72,7 +72,7 @@ fn dammed(passive: &End) -> (End, Dam) {
     dammed_by(passive, &[1000])
 }
 
-/// The same; `pieces`: as of [`Dam::before`].
+/// A connection behind a dam; `pieces`: as of [`Dam::before`].
 fn dammed_by(passive: &End, pieces: &'static [usize]) -> (End, Dam) {
     let listener = passive.adapter.listener(loopback()).unwrap();
     listener.listen(0).unwrap();

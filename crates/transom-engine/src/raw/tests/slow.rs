@@ -139,7 +139,7 @@ fn another_user_s_descriptors_keep_no_connection_waiting() {
     keeps_no_connection_waiting(test);
 }
 
-/// The same from a process of our own user.
+/// Slow offers of a process of our own user.
 #[test]
 fn our_own_user_s_offers_keep_no_connection_waiting() {
     let test = "our_own_user_s_offers_keep_no_connection_waiting";
@@ -326,7 +326,7 @@ fn hold_the_file_of(mapping: &str) -> bool {
         // SAFETY: the page is there as far as this process can tell; the call waits for it.
         unsafe { libc::pwrite(file.as_raw_fd(), page, PAGE, 0) };
     });
-    // It holds the lock once it waits for its page.
+    // The thread holds the lock once it waits for its page.
     let waits = || {
         let all = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let call = libc::SYS_pwrite64.to_string();

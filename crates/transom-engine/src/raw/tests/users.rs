@@ -88,7 +88,7 @@ fn peer_of(case: Case, at: std::net::SocketAddr) -> ! {
 fn users_share_memory_only_if_both_ask_and_get_reasons_only_if_allowed() {
     use {Explain::*, PathReason::*};
     let all = [
-        // The same user, for comparison.
+        // A peer of this user, for comparison.
         (false, Path::Auto, [false, false], SameUser, "process", Proven, true),
         (false, Path::Tcp, [false, false], SameUser, "tcp", TcpOnly, true),
         (false, Path::Auto, [false, false], Nobody, "process", Proven, false),

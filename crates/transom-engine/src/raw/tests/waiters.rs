@@ -55,7 +55,7 @@ fn a_post_that_reads_the_answer_leaves_a_thread_responsible() {
     assert_eq!(connected.wait(), Status::Success);
 }
 
-/// The same, while another thread waits for the descriptor that the connection had before.
+/// A post reads the answer while another thread waits for the descriptor that the connection had before.
 #[test]
 #[cfg_attr(windows, ignore = "memory is not shared on this system")]
 fn a_post_that_reads_the_answer_wakes_waiters_for_the_other_descriptor() {
