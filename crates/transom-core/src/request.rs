@@ -113,15 +113,6 @@ pub enum Operation {
     },
     /// A receive. Posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
     Receive,
-
-    // Named so that their numbers are taken; refused with `NotSupported` for now.
-    /// Reserved: a Read that closes its sink's token at the end.
-    ReadWithInvalidate {
-        /// Remote token.
-        token: u32,
-        /// Remote address.
-        address: u64,
-    },
 }
 
 /// Why a request of this status is none that the adapter carries out.
@@ -319,7 +310,7 @@ impl Operation {
             | Operation::SendWithInvalidate { .. }
             | Operation::SendWithImmediate { .. } => CompletionKind::Send,
             Operation::Write { .. } | Operation::WriteWithImmediate { .. } => CompletionKind::Write,
-            Operation::Read { .. } | Operation::ReadWithInvalidate { .. } => CompletionKind::Read,
+            Operation::Read { .. } => CompletionKind::Read,
             Operation::Bind { .. } | Operation::BindStanding { .. } => CompletionKind::Bind,
             Operation::Invalidate { .. } => CompletionKind::Invalidate,
             Operation::FastRegister { .. } => CompletionKind::FastRegister,
