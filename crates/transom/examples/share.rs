@@ -13,12 +13,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use transom::{Adapter, Grant, Incoming, Listener, MappedFile, Region, Rights};
+use transom::{Adapter, ErrorKind, Grant, Incoming, Listener, MappedFile, Region, Rights};
 
 #[path = "share/save.rs"]
 mod save;
+
+/// For so long the owner stays until its guest has left.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -118,6 +122,7 @@ fn lend(guest: Incoming, file: &Region<MappedFile>, digest: &[u8; 32]) -> Outcom
     let thanks = peer.recv().wait()?;
     window.revoke().wait()?; // from here no byte can leave
     peer.send(b"taken back")?.wait()?;
+    let _ = peer.recv().wait_timeout(PATIENCE); // the guest tries once more, is refused, and leaves
     Ok(String::from_utf8_lossy(&thanks).into_owned())
 }
 
@@ -149,7 +154,8 @@ fn fetch(from: SocketAddr) -> Outcome<Vec<u8>> {
     owner.recv().wait()?;
     match owner.read(grant.range(..8), sink.slice(..8)).and_then(|posted| posted.wait()) {
         Ok(()) => return Err("a closed window let something through".into()),
-        Err(refused) => println!("  as it must be: {refused}"),
+        Err(error) if error.kind() == ErrorKind::Refused => println!("  as it must be: {error}"),
+        Err(error) => return Err(error.into()), // the owner has gone: nothing was refused
     }
 
     let bytes = sink.deregister().wait()?; // the same Vec, no copy
