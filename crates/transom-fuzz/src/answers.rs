@@ -4,14 +4,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use transom_os::answers as sockets;
+
 use crate::Input;
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../transom-engine/src/sys/maps.rs"]
 mod maps;
-#[allow(dead_code)]
-#[path = "../../transom-engine/src/sys/answers.rs"]
-mod sockets;
 
 /// Input: which answer, what was asked, and the answer.
 pub fn answers(input: &[u8]) {

@@ -1,5 +1,7 @@
-//! What every library of Transom's asks the operating system, because it runs inside of another's program: the
-//! [`environment`], where the caller may steer the program by it, and [`signals`] that the program must not see.
+//! Questions of every library of Transom's to the operating system, because it runs inside of another's program:
+//! the [`environment`], where the caller may steer the program by it; the kernel's [`answers`] about sockets and
+//! users; and [`signals`] that the program must not see.
 
+pub mod answers;
 pub mod environment;
 pub mod signals;

@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use transom_os::answers::{self, About, Found, question};
 use transom_switch::directory::{ENTRY, Entry, entries};
 use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
 use transom_switch::rules::Rules;
@@ -217,57 +218,16 @@ fn cookie_of(at: SocketAddr, to: SocketAddr) -> Option<u64> {
     other_end(at, to).filter(|end| end.user == sys::user()).map(|end| end.cookie)
 }
 
-/// A TCP socket, as the kernel knows it.
-struct OtherEnd {
-    cookie: u64,
-    user: u32,
-    /// A process has it. One that is not accepted yet is shown as root's.
-    is_held: bool,
-}
-
-fn other_end(at: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
+/// The socket that is at `at` and connected to `to`, as the kernel knows it.
+fn other_end(at: SocketAddr, to: SocketAddr) -> Option<Found> {
     const NETLINK_SOCK_DIAG: c_int = 4;
-    const BY_FAMILY: u16 = 20;
-    const MESSAGE: usize = 16;
-    let mut ask = [0_u8; MESSAGE + 56];
-    let length = ask.len() as u32;
-    ask[..4].copy_from_slice(&length.to_ne_bytes());
-    ask[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    ask[6..8].copy_from_slice(&1_u16.to_ne_bytes());
-    let body = &mut ask[MESSAGE..];
-    let mapped = |ip: IpAddr| -> Vec<u8> {
-        match ip {
-            IpAddr::V4(ip) => ip.octets().to_vec(),
-            IpAddr::V6(ip) => ip.octets().to_vec(),
-        }
-    };
-    body[0] = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
-    body[1] = libc::IPPROTO_TCP as u8;
-    body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
-    body[8..10].copy_from_slice(&at.port().to_be_bytes());
-    body[10..12].copy_from_slice(&to.port().to_be_bytes());
-    let (source, target) = (mapped(at.ip()), mapped(to.ip()));
-    body[12..12 + source.len()].copy_from_slice(&source);
-    body[28..28 + target.len()].copy_from_slice(&target);
-    // No cookie is asked for: any.
-    body[48..56].copy_from_slice(&[0xFF; 8]);
+    let (at, to) = (answers::end(at), answers::end(to));
     let asked = sys::socket(libc::AF_NETLINK, libc::SOCK_DGRAM, NETLINK_SOCK_DIAG).ok()?;
     let mut answer = [0_u8; 512];
-    let got = sys::send(asked, &ask, 0).and_then(|_| sys::receive(asked, &mut answer, 0));
+    let got = sys::send(asked, &question(About::Holder, at, to), 0)
+        .and_then(|_| sys::receive(asked, &mut answer, 0));
     sys::close(asked);
-    let answer = answer.get(..got.ok()?)?;
-    let number = |at: usize| -> Option<u32> {
-        Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?))
-    };
-    let kind = u16::from_ne_bytes([*answer.get(4)?, *answer.get(5)?]);
-    // The ports have to be those of the question: a kernel that answers with a listener has found no connection.
-    let same = answer.get(MESSAGE + 4..MESSAGE + 8)? == ask.get(MESSAGE + 8..MESSAGE + 12)?;
-    if kind != BY_FAMILY || !same {
-        return None;
-    }
-    let (low, high) = (number(MESSAGE + 44)?, number(MESSAGE + 48)?);
-    let cookie = u64::from(high) << 32 | u64::from(low);
-    Some(OtherEnd { cookie, user: number(MESSAGE + 64)?, is_held: number(MESSAGE + 68)? != 0 })
+    answers::found(answer.get(..got.ok()?)?, at, to)
 }
 
 /// As the kernel's tables have them: a socket of IPv6 that speaks IPv4 is found by its IPv4 addresses.

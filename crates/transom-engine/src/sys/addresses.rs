@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
-use super::answers::{is_or_includes, removed};
 use super::{Fd, interfaces};
+use transom_os::answers::{is_or_includes, removed};
 
 /// `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`. An interface that is removed loses its addresses
 /// first. One that is down keeps those of IPv4: that is an outage, which TCP sits out.

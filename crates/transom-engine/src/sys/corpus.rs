@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use rustix::net::{RecvFlags, recv};
 
 use super::AddressWatch;
-use super::answers::{About, INODE, USER, end, is_about_a_socket};
 use super::diag::ask;
+use transom_os::answers::{About, INODE, USER, end, is_about_a_socket};
 
 /// `cargo test -p transom-engine --lib -- --ignored write_the_corpus`
 #[test]

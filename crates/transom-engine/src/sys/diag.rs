@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 use super::Fd;
-use super::answers::{
+use transom_os::answers::{
     About, End, ReceiveBuffer, end, holder, is_about_a_socket, question, receive_buffer,
 };
 
@@ -75,10 +75,10 @@ pub(crate) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
-    use super::super::answers::{
+    use super::*;
+    use transom_os::answers::{
         ABOUT_SOCKET, BY_FAMILY, HEADER, INODE, LISTENS, MEMORY, STATE, USER,
     };
-    use super::*;
 
     #[test]
     fn the_kernel_knows_whose_the_other_end_is() {

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
 use super::Interface;
-use super::answers::{end, maps_every_user, owner_in};
 use super::diag::{is_answered, user_of_peer};
+use transom_os::answers::{end, maps_every_user, owner_in};
 
 /// Every IP address of this machine.
 ///

@@ -1,5 +1,5 @@
 //! Answers of the kernel about this process's memory, and whether that memory has what a
-//! registration asks for. As in `answers.rs`, nothing here asks for anything.
+//! registration asks for. As in `answers` of `transom-os`, nothing here asks for anything.
 
 use std::collections::BTreeMap;
 

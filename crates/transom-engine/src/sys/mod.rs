@@ -12,8 +12,6 @@ mod assembly;
 
 #[cfg_attr(windows, path = "windows/addresses.rs")]
 mod addresses;
-#[cfg_attr(windows, path = "windows/answers.rs")]
-mod answers;
 mod atomic;
 mod bounds;
 #[cfg_attr(windows, path = "windows/capture.rs")]
@@ -75,9 +73,6 @@ mod tests;
 mod vanishing;
 
 pub(crate) use addresses::AddressWatch;
-#[cfg(not(windows))]
-pub(crate) use answers::NameHolder;
-pub(crate) use answers::ReceiveBuffer;
 pub use atomic::ATOMICS;
 pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
@@ -128,3 +123,4 @@ pub(crate) use region::{Region, try_to_share};
 pub(crate) use releases::{GivingBack, ReleaseKeeper, is_behind};
 pub(crate) use socket::INET6;
 pub use socket::{Bytes, Listener, ReservedPort, Stream, check_local, route_to};
+pub(crate) use transom_os::answers::ReceiveBuffer;

@@ -12,7 +12,7 @@ use rustix::net::{
     self, AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, netlink,
 };
 
-use super::answers::{NameHolder, name_holders, question_of_names};
+use transom_os::answers::{NameHolder, name_holders, question_of_names};
 use super::{Fd, IoError};
 
 /// Bytes that the kernel puts into one part of its list at most.

@@ -1,46 +1,54 @@
 //! Answers of the kernel about sockets, addresses and users, read from their bytes. Nothing here
-//! asks for anything, so that a fuzzer can take the kernel's place (`transom-fuzz`).
+//! asks for anything: each caller has a way of its own to the kernel, and a fuzzer takes the kernel's place
+//! (`transom-fuzz`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An end of a connection. An IPv4 address is one, whatever socket has it.
-pub(super) type End = (IpAddr, u16);
+pub type End = (IpAddr, u16);
 
-pub(super) fn end(a: SocketAddr) -> End {
+/// The end at an address.
+#[must_use]
+pub fn end(a: SocketAddr) -> End {
     (a.ip().to_canonical(), a.port())
 }
 
 // ---- about one socket (netlink, sock_diag) ----
 
 /// `SOCK_DIAG_BY_FAMILY`.
-pub(super) const BY_FAMILY: u16 = 20;
+pub const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
 /// `INET_DIAG_SKMEMINFO`: the memory of a socket, as `u32`s.
-pub(super) const MEMORY: u16 = 7;
+pub const MEMORY: u16 = 7;
 /// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`: where these stand there.
 const HELD: usize = 0;
 const SIZE: usize = 4;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// The state of a socket that is not the end of any connection.
-pub(super) const LISTENS: u8 = 10;
-pub(super) const HEADER: usize = 16;
+pub const LISTENS: u8 = 10;
+/// Bytes of `struct nlmsghdr`.
+pub const HEADER: usize = 16;
 /// Behind the header: `struct inet_diag_req_v2`, and where `struct inet_diag_msg` has what we ask for.
 const QUESTION: usize = 56;
 /// Bytes of `struct inet_diag_msg`. Attributes follow.
-pub(super) const ABOUT_SOCKET: usize = 72;
+pub const ABOUT_SOCKET: usize = 72;
 const FAMILY: usize = HEADER;
-pub(super) const STATE: usize = HEADER + 1;
+/// Where the answer has the socket's state.
+pub const STATE: usize = HEADER + 1;
 /// Either end: where its port is, and its address.
 const LOCAL: (usize, usize) = (HEADER + 4, HEADER + 8);
 const REMOTE: (usize, usize) = (HEADER + 6, HEADER + 24);
-pub(super) const USER: usize = HEADER + 64;
-pub(super) const INODE: usize = HEADER + 68;
+const COOKIE: usize = HEADER + 44;
+/// Where the answer has the socket's user.
+pub const USER: usize = HEADER + 64;
+/// Where the answer has the number of the socket's file; 0: no process holds it.
+pub const INODE: usize = HEADER + 68;
 
 /// A question about a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum About {
+pub enum About {
     /// Of the end of a TCP connection: who holds it.
     Holder,
     /// Of the socket that would take a datagram: its memory.
@@ -49,59 +57,90 @@ pub(super) enum About {
 
 /// A query for the socket at `from`, connected to `to`, with the ends in the order in which the
 /// socket's holder sees them; of a socket for datagrams `from` is the sender, `to` the receiver.
-pub(super) fn question(about: About, from: End, to: End) -> Vec<u8> {
+#[must_use]
+pub fn question(about: About, from: End, to: End) -> [u8; HEADER + QUESTION] {
     let (protocol, extension) = match about {
         About::Holder => (6, 0),
         About::Memory => (17, 1 << (MEMORY - 1)),
     };
-    let mut bytes = Vec::with_capacity(HEADER + QUESTION);
-    bytes.extend(((HEADER + QUESTION) as u32).to_ne_bytes());
-    bytes.extend(BY_FAMILY.to_ne_bytes());
-    bytes.extend(REQUEST.to_ne_bytes());
-    bytes.extend([0; 8]); // sequence, port
-    bytes.extend([if from.0.is_ipv4() { AF_INET } else { AF_INET6 }, protocol, extension, 0]);
-    bytes.extend(u32::MAX.to_ne_bytes()); // in any state
-    bytes.extend(from.1.to_be_bytes());
-    bytes.extend(to.1.to_be_bytes());
+    let mut bytes = [0; HEADER + QUESTION];
+    let mut at = 0;
+    let mut put = |words: &[u8]| {
+        bytes[at..at + words.len()].copy_from_slice(words);
+        at += words.len();
+    };
+    put(&((HEADER + QUESTION) as u32).to_ne_bytes());
+    put(&BY_FAMILY.to_ne_bytes());
+    put(&REQUEST.to_ne_bytes());
+    put(&[0; 8]); // sequence, port
+    put(&[if from.0.is_ipv4() { AF_INET } else { AF_INET6 }, protocol, extension, 0]);
+    put(&u32::MAX.to_ne_bytes()); // in any state
+    put(&from.1.to_be_bytes());
+    put(&to.1.to_be_bytes());
     for ip in [from.0, to.0] {
         let mut place = [0; 16];
         match ip {
             IpAddr::V4(ip) => place[..4].copy_from_slice(&ip.octets()),
             IpAddr::V6(ip) => place = ip.octets(),
         }
-        bytes.extend(place);
+        put(&place);
     }
-    bytes.extend([0; 4]); // any interface
-    bytes.extend([0xff; 8]); // no cookie
+    put(&[0; 4]); // any interface
+    put(&[0xff; 8]); // no cookie
     bytes
 }
 
 /// Whether the kernel knows how to answer such a question: it speaks of a socket, be it another one.
-pub(super) fn is_about_a_socket(answer: &[u8]) -> bool {
+#[must_use]
+pub fn is_about_a_socket(answer: &[u8]) -> bool {
     bytes(answer, 4).map(u16::from_ne_bytes) == Some(BY_FAMILY)
 }
 
-/// The user who holds the socket at `from`, connected to `to`, if that is what the answer is about.
-pub(super) fn holder(answer: &[u8], from: End, to: End) -> Option<u32> {
+/// A socket as the kernel describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The user whose it is; root, of a socket without a holder.
+    pub user: u32,
+    /// The number that no other socket of this namespace has or will have.
+    pub cookie: u64,
+    /// Whether a process holds it. One that is shut down for writing has its holder still; one that was not
+    /// accepted yet, or is closed, has none.
+    pub is_held: bool,
+}
+
+/// The socket at `from`, connected to `to`, if that is what the answer is about.
+#[must_use]
+pub fn found(answer: &[u8], from: End, to: End) -> Option<Found> {
     let word = |at| bytes(answer, at).map(u32::from_ne_bytes);
-    // A socket without a holder (not accepted yet, or closed) is shown as root's. One that is shut
-    // down for writing has its holder still.
-    let held = word(INODE)? != 0 && *answer.get(STATE)? != LISTENS;
+    let is_end = *answer.get(STATE)? != LISTENS;
     let asked_for = end_at(answer, LOCAL)? == from && end_at(answer, REMOTE)? == to;
-    (is_about_a_socket(answer) && asked_for && held).then(|| word(USER))?
+    let (low, high) = (word(COOKIE)?, word(COOKIE + 4)?);
+    let found = Found {
+        user: word(USER)?,
+        cookie: u64::from(high) << 32 | u64::from(low),
+        is_held: word(INODE)? != 0,
+    };
+    (is_about_a_socket(answer) && asked_for && is_end).then_some(found)
+}
+
+/// The user who holds the socket at `from`, connected to `to`, if that is what the answer is about.
+#[must_use]
+pub fn holder(answer: &[u8], from: End, to: End) -> Option<u32> {
+    found(answer, from, to).filter(|found| found.is_held).map(|found| found.user)
 }
 
 /// The receive buffer of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReceiveBuffer {
+pub struct ReceiveBuffer {
     /// Bytes of memory that messages hold in it, those of the system's own structures included.
-    pub(crate) held: usize,
+    pub held: usize,
     /// How many it may hold.
-    pub(crate) size: usize,
+    pub size: usize,
 }
 
 /// The receive buffer of the socket that takes datagrams for `to`, if that is what the answer is about.
-pub(super) fn receive_buffer(answer: &[u8], to: End) -> Option<ReceiveBuffer> {
+#[must_use]
+pub fn receive_buffer(answer: &[u8], to: End) -> Option<ReceiveBuffer> {
     let (_, port) = end_at(answer, LOCAL)?;
     let attributes = answer.get(HEADER + ABOUT_SOCKET..)?;
     let (_, memory) = attributes_of(attributes).find(|(kind, _)| *kind == MEMORY)?;
@@ -142,7 +181,8 @@ const UNIX_QUESTION: usize = 24;
 const ABOUT_UNIX: usize = 16;
 
 /// A query for the names of all sockets that are bound and nothing more, and their users.
-pub(super) fn question_of_names() -> Vec<u8> {
+#[must_use]
+pub fn question_of_names() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + UNIX_QUESTION);
     bytes.extend(((HEADER + UNIX_QUESTION) as u32).to_ne_bytes());
     bytes.extend(BY_FAMILY.to_ne_bytes());
@@ -158,32 +198,33 @@ pub(super) fn question_of_names() -> Vec<u8> {
 
 /// A process that holds a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NameHolder {
+pub struct NameHolder {
     /// Which of the names that were asked for.
-    pub(crate) name: usize,
+    pub name: usize,
     /// The user who has made its socket.
-    pub(crate) user: u32,
+    pub user: u32,
     /// The number that it tells.
-    pub(crate) number: u16,
+    pub number: u16,
     /// Which of the name's holders it is.
-    pub(crate) place: u32,
+    pub place: u32,
 }
 
 /// A part of the kernel's list of names.
 #[derive(Debug, Default)]
-pub(super) struct NameList {
+pub struct NameList {
     /// Sockets in this part.
-    pub(super) sockets: usize,
+    pub sockets: usize,
     /// Those that hold a name that was asked for.
-    pub(super) found: Vec<NameHolder>,
+    pub found: Vec<NameHolder>,
     /// Nothing follows.
-    pub(super) ended: bool,
+    pub ended: bool,
     /// The kernel has no such list: its reason.
-    pub(super) refused: Option<i32>,
+    pub refused: Option<i32>,
 }
 
 /// The holders of these names in a part of the list: those of `NAME=NUMBER#PLACE`.
-pub(super) fn name_holders(part: &[u8], names: &[&str]) -> NameList {
+#[must_use]
+pub fn name_holders(part: &[u8], names: &[&str]) -> NameList {
     let mut list = NameList::default();
     for message in messages(part) {
         match bytes(message, 4).map(u16::from_ne_bytes) {
@@ -221,18 +262,18 @@ fn name_holder(message: &[u8], names: &[&str]) -> Option<NameHolder> {
 // ---- about addresses (netlink, rtnetlink) ----
 
 /// `RTM_DELADDR`.
-pub(super) const REMOVED: u16 = 21;
+pub const REMOVED: u16 = 21;
 /// Behind the header: `struct ifaddrmsg`, whose first byte is the family. Attributes follow.
 const ABOUT: usize = 8;
 /// `IFA_ADDRESS`: the address, or that of the other end of a line between two.
-pub(super) const ADDRESS: u16 = 1;
+pub const ADDRESS: u16 = 1;
 /// `IFA_LOCAL`: on such a line, and always with IPv4, the address.
-pub(super) const LOCAL_ADDRESS: u16 = 2;
+pub const LOCAL_ADDRESS: u16 = 2;
 /// Messages, and attributes, begin at multiples of this.
 const ALIGN: usize = 4;
 
 /// The addresses that a batch of messages says were removed from an interface.
-pub(super) fn removed(news: &[u8]) -> impl Iterator<Item = IpAddr> {
+pub fn removed(news: &[u8]) -> impl Iterator<Item = IpAddr> {
     let is_removal = |message: &&[u8]| bytes(message, 4).map(u16::from_ne_bytes) == Some(REMOVED);
     messages(news).filter(is_removal).filter_map(address_of)
 }
@@ -281,7 +322,8 @@ fn ip_in(family: u8, value: &[u8]) -> Option<IpAddr> {
 
 /// Whether `ours` is an interface's address `held`, or local because of it: an interface with one
 /// address of 127/8 has all of them.
-pub(super) fn is_or_includes(held: IpAddr, ours: IpAddr) -> bool {
+#[must_use]
+pub fn is_or_includes(held: IpAddr, ours: IpAddr) -> bool {
     let (held, ours) = (held.to_canonical(), ours.to_canonical());
     held == ours || (held.is_ipv4() && ours.is_ipv4() && held.is_loopback() && ours.is_loopback())
 }
@@ -291,7 +333,8 @@ pub(super) fn is_or_includes(held: IpAddr, ours: IpAddr) -> bool {
 const ESTABLISHED: &str = "01";
 
 /// The user of the socket whose local end is `local` and whose remote end is `remote`.
-pub(super) fn owner_in(text: &str, local: End, remote: End) -> Option<u32> {
+#[must_use]
+pub fn owner_in(text: &str, local: End, remote: End) -> Option<u32> {
     text.lines().skip(1).find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = (words.nth(1)?, words.next()?);
@@ -326,7 +369,8 @@ fn parse(text: &str) -> Option<End> {
 // ---- about users (/proc/self/uid_map) ----
 
 /// Whether every user has a number of its own here.
-pub(super) fn maps_every_user(map: &str) -> bool {
+#[must_use]
+pub fn maps_every_user(map: &str) -> bool {
     let mut words = map.split_ascii_whitespace();
     [words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295")]
 }
