@@ -1,4 +1,4 @@
-//! What the tests of several crates share, and knows none of them: [`captures`] of another iWARP, [`tshark`]'s
+//! Shared by the tests of several crates, of which this one knows none: [`captures`] of another iWARP, [`tshark`]'s
 //! view of ours, [`paths`] that run a suite over the other path, [`ports`] without a listener, [`Pages`] to
 //! register, [`Random`] numbers, and the [`compilers`] of C headers.
 

@@ -48,7 +48,7 @@ fn running_tests(root: &Path) -> io::Result<BTreeMap<String, BTreeSet<String>>> 
     let modules: BTreeSet<&str> = files.iter().flat_map(|(_, source)| modules_of(source)).collect();
     let mut tests = BTreeMap::<String, BTreeSet<String>>::new();
     for (path, source) in &files {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = module_of(path);
         let is_target =
             path.parent() == Some(&root.join("tests")) || ["lib", "main"].contains(&name.as_str());
         if is_target || modules.contains(name.as_str()) {
@@ -56,6 +56,16 @@ fn running_tests(root: &Path) -> io::Result<BTreeMap<String, BTreeSet<String>>> 
         }
     }
     Ok(tests)
+}
+
+/// The name of a file's module: of `mod.rs` that of its folder.
+fn module_of(path: &Path) -> String {
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = stem(path);
+    match path.parent() {
+        Some(folder) if name == "mod" => stem(folder),
+        _ => name,
+    }
 }
 
 /// The modules in files of their own that a source declares.

@@ -1,26 +1,33 @@
 //! The operating system as NetworkDirect programs see it: handles, events, completion ports,
 //! OVERLAPPED requests, threads. The rest of the crate knows only [`File`] and the requests that are
-//! begun on it. Files of this folder are Linux's or every system's; `windows/` has a file of the same
-//! name for each that is Linux's and has a meaning there. The others are Windows' own.
+//! begun on it. `win32/` has the little of Win32 that such programs need, where the system is another
+//! one; `windows/` has a file of the same name for each that has a meaning there.
 
 #[cfg(not(windows))]
+#[path = "win32/exports.rs"]
 mod exports;
 #[cfg_attr(windows, path = "windows/file.rs")]
+#[cfg_attr(not(windows), path = "win32/file.rs")]
 mod file;
 #[cfg_attr(windows, path = "windows/handle.rs")]
+#[cfg_attr(not(windows), path = "win32/handle.rs")]
 mod handle;
 #[cfg_attr(windows, path = "windows/loaded.rs")]
+#[cfg_attr(not(windows), path = "win32/loaded.rs")]
 mod loaded;
 mod overlapped;
 #[cfg(not(windows))]
+#[path = "win32/port.rs"]
 mod port;
 #[cfg(test)]
 #[cfg(windows)]
 #[path = "windows/tests.rs"]
 mod tests;
 #[cfg(not(windows))]
+#[path = "win32/thread.rs"]
 mod thread;
 #[cfg(not(windows))]
+#[path = "win32/wait.rs"]
 mod wait;
 
 pub(crate) use file::File;

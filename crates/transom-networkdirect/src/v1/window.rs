@@ -19,12 +19,12 @@ pub(crate) struct Window {
     pub(crate) adapter: Arc<Adapter>,
     /// The program's ND_RESULT for an invalidation by the peer.
     pub(crate) invalidated: usize,
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     _alive: Alive,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WindowState {
     /// Token and endpoint of a Bind that no Invalidate has followed.
     bound: Option<(Token, QueuePairId)>,
     /// The token before that: its peer may have invalidated it without the program's knowledge.
@@ -36,7 +36,7 @@ class!(Window, [IID_INDMemoryWindow], {
 }
     /// ND1 MW-19.
     fn released(this: &Arc<Window>) {
-        let State { bound, earlier } = std::mem::take(&mut *lock(&this.state));
+        let WindowState { bound, earlier } = std::mem::take(&mut *lock(&this.state));
         let bound = bound.map(|(token, _)| token);
         for token in bound.into_iter().chain(earlier) {
             lock(&this.adapter.windows).remove(&token.0);
@@ -59,7 +59,7 @@ impl Window {
 
     /// The window is not bound any more, as far as this side is concerned. News of it may still
     /// come.
-    fn unbind(&self, state: &mut State) {
+    fn unbind(&self, state: &mut WindowState) {
         if let Some((token, _)) = state.bound.take()
             && let Some(oldest) = state.earlier.replace(token)
         {

@@ -73,7 +73,7 @@ impl Tree {
         let folder = self.folder(folder)?;
         let same = rustix::fs::openat(&folder, name, FILE, Mode::empty()).is_ok_and(|file| {
             let mut found = Vec::new();
-            // One byte more: a longer file is another one.
+            // A byte more: a longer file is another one.
             let read = File::from(file).take(text.len() as u64 + 1).read_to_end(&mut found);
             read.is_ok() && found == text.as_bytes()
         });

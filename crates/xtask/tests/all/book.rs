@@ -51,3 +51,19 @@ fn links_between_documents_lead_to_files() {
     };
     assert_eq!(pages.iter().flat_map(dead).collect::<Vec<_>>(), []);
 }
+
+/// A page that is read first stays short: its words, of which each has a letter or a digit.
+#[test]
+fn pages_that_are_read_first_are_short() {
+    for (page, most) in [
+        ("README.md", 700),
+        ("ARCHITECTURE.md", 2500),
+        ("docs/performance.md", 1500),
+        ("docs/reliability.md", 1500),
+    ] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric));
+        let words = words.count();
+        assert!(words <= most, "{page} has {words} words, and {most} are the most");
+    }
+}

@@ -1,5 +1,6 @@
 //! The needs of a registry and a packager of each published crate.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,63 @@ fn lacking(folder: &Path, manifest: &Table) -> Vec<String> {
         need(folder.join(licence).is_file(), "no copy of a licence");
     }
     lacking
+}
+
+/// The crates of ours that a manifest names, tests' included.
+fn needs(manifest: &Table) -> Vec<String> {
+    let mut tables: Vec<&Table> = vec![manifest];
+    tables.extend(
+        manifest
+            .get("target")
+            .and_then(Value::as_table)
+            .into_iter()
+            .flat_map(|targets| targets.values().filter_map(Value::as_table)),
+    );
+    let sections = ["dependencies", "build-dependencies", "dev-dependencies"];
+    let lists = tables.iter().flat_map(|table| sections.iter().filter_map(|name| table.get(*name)));
+    lists.filter_map(Value::as_table).flat_map(|list| list.keys().cloned()).collect()
+}
+
+/// Dependencies point down, those of tests as well: no crate is above itself.
+#[test]
+fn no_crate_needs_one_above_it() {
+    let manifests = manifests();
+    let mut left: BTreeMap<String, Vec<String>> = manifests
+        .iter()
+        .map(|(_, manifest)| {
+            (package(manifest)["name"].as_str().unwrap().to_owned(), needs(manifest))
+        })
+        .collect();
+    assert!(left.len() > 10);
+    // A crate is taken off when nothing is left that it needs.
+    loop {
+        let names: BTreeSet<String> = left.keys().cloned().collect();
+        let before = left.len();
+        left.retain(|_, needs| needs.iter().any(|need| names.contains(need)));
+        if left.len() == before {
+            break;
+        }
+    }
+    assert_eq!(left, BTreeMap::new(), "each of these needs another one of them");
+}
+
+/// A module with a folder is `mod.rs` in it.
+#[test]
+fn modules_have_one_style() {
+    let two: Vec<PathBuf> = manifests()
+        .iter()
+        .flat_map(|(folder, _)| files(&folder.join("src")))
+        .filter(|path| path.extension().is_some_and(|kind| kind == "rs"))
+        .filter(|path| path.with_extension("").is_dir())
+        .collect();
+    assert!(two.is_empty(), "{two:?}");
+}
+
+/// Every file below a folder; none, if there is no such folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 #[test]

@@ -98,6 +98,15 @@ fn a_test_that_does_not_run_is_noticed() {
     assert!(one.faults().contains("A-1 names small/inner::two, and no such test runs"));
 }
 
+/// A test of `mod.rs` is named by its folder.
+#[test]
+fn a_test_of_a_module_with_a_folder_is_found() {
+    let one = Workspace::new("folder");
+    fs::remove_file(one.0.join("crates/small/src/inner.rs")).unwrap();
+    one.write("crates/small/src/inner/mod.rs", INNER);
+    assert_eq!(one.faults(), "");
+}
+
 #[test]
 fn a_rule_that_lacks_a_part_is_noticed() {
     let one = Workspace::new("parts");

@@ -24,11 +24,11 @@ pub(crate) struct Packet {
 /// on Windows: no other that comes along can take it.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
-    state: Mutex<State>,
+    state: Mutex<PortState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PortState {
     /// Empty while a thread waits.
     packets: VecDeque<Packet>,
     waiters: Vec<Arc<Waiter>>,

@@ -148,12 +148,12 @@ impl Handle {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wait::Kind;
+    use super::super::wait::WaitKind;
     use super::*;
 
     #[test]
     fn a_closed_handle_is_refused_even_after_its_slot_was_used_again() {
-        let event = || Object::Waitable(Waitable::new(Kind::AutoEvent(false)));
+        let event = || Object::Waitable(Waitable::new(WaitKind::AutoEvent(false)));
         let first = Handle::open(event()).unwrap();
         assert!(first.close());
         assert!(!first.close(), "closed twice");
@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_handle_with_another_process_s_mark_means_nothing_here() {
-        let handle = Handle::open(Object::Waitable(Waitable::new(Kind::AutoEvent(false)))).unwrap();
+        let handle =
+            Handle::open(Object::Waitable(Waitable::new(WaitKind::AutoEvent(false)))).unwrap();
         let foreign = Handle(handle.0 ^ (1 << (2 + INDEX_BITS + GENERATION_BITS)));
         assert!(foreign.get().is_none());
         assert!(!foreign.close());

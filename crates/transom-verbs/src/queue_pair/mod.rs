@@ -303,7 +303,7 @@ impl QueuePair {
         }
     }
 
-    /// Its type.
+    /// The type of the queue pair.
     pub(crate) fn kind(&self) -> QueuePairKind {
         self.engine.config().kind
     }

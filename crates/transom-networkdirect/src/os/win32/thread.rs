@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::wait::{Kind, Waitable};
+use super::wait::{WaitKind, Waitable};
 
 static NEXT: AtomicU32 = AtomicU32::new(4);
 
@@ -28,7 +28,7 @@ pub(crate) fn spawn(
     stack: usize,
     start: impl FnOnce() -> u32 + Send + 'static,
 ) -> std::io::Result<(Arc<Waitable>, u32)> {
-    let done = Waitable::new(Kind::Thread(None));
+    let done = Waitable::new(WaitKind::Thread(None));
     let id = NEXT.fetch_add(4, Ordering::Relaxed);
     let (theirs, builder) = (done.clone(), std::thread::Builder::new());
     let builder = if stack > 0 { builder.stack_size(stack.max(64 * 1024)) } else { builder };

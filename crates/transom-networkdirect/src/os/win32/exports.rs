@@ -8,7 +8,7 @@ use super::handle::{Handle, Object};
 use super::overlapped::{OverlappedPtr, result_of};
 use super::port::{Nothing, Packet, Port};
 use super::thread;
-use super::wait::{self, Kind, Waitable};
+use super::wait::{self, WaitKind, Waitable};
 use crate::com::{InPtr, OutPtr, guard};
 use crate::status::*;
 
@@ -85,7 +85,7 @@ extern "C" fn transom_win32_close_handle(handle: Handle) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn transom_win32_create_event(manual: i32, initial: i32) -> Handle {
     guard(|| {
-        let kind = if manual != 0 { Kind::ManualEvent } else { Kind::AutoEvent };
+        let kind = if manual != 0 { WaitKind::ManualEvent } else { WaitKind::AutoEvent };
         open(Object::Waitable(Waitable::new(kind(initial != 0))))
     })
 }
@@ -108,7 +108,7 @@ extern "C" fn transom_win32_reset_event(event: Handle) -> i32 {
 extern "C" fn transom_win32_create_semaphore(initial: i32, maximum: i32) -> Handle {
     guard(|| match (u32::try_from(initial), u32::try_from(maximum)) {
         (Ok(count), Ok(maximum)) if maximum > 0 && count <= maximum => {
-            open(Object::Waitable(Waitable::new(Kind::Semaphore { count, maximum })))
+            open(Object::Waitable(Waitable::new(WaitKind::Semaphore { count, maximum })))
         }
         _ => {
             thread::set_last_error(ERROR_INVALID_PARAMETER);
@@ -137,7 +137,7 @@ extern "C" fn transom_win32_release_semaphore(
 extern "C" fn transom_win32_create_mutex(owned: i32) -> Handle {
     guard(|| {
         let owner = (owned != 0).then(|| (std::thread::current().id(), 1));
-        open(Object::Waitable(Waitable::new(Kind::Mutex(owner))))
+        open(Object::Waitable(Waitable::new(WaitKind::Mutex(owner))))
     })
 }
 
@@ -594,7 +594,7 @@ mod tests {
         }
         let made = transom_win32_create_thread(None, std::ptr::null_mut(), 0, OutPtr::at(0));
         assert_eq!(error_of(made == Handle::NULL), ERROR_INVALID_PARAMETER);
-        let event = open(Object::Waitable(Waitable::new(Kind::AutoEvent(true))));
+        let event = open(Object::Waitable(Waitable::new(WaitKind::AutoEvent(true))));
         let events = [event; MAXIMUM_WAIT_OBJECTS as usize + 1];
         let wait = |count| transom_win32_wait(count, InPtr::to(&events[0]), 0, 0);
         assert_eq!(wait(MAXIMUM_WAIT_OBJECTS), 0);

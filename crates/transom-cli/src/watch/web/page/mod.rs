@@ -3,9 +3,9 @@
 
 use super::history::History;
 
-const DOCUMENT: &str = include_str!("page/map.html");
-const STYLE: &str = include_str!("page/map.css");
-const SCRIPT: &str = include_str!("page/map.js");
+const DOCUMENT: &str = include_str!("map.html");
+const STYLE: &str = include_str!("map.css");
+const SCRIPT: &str = include_str!("map.js");
 
 /// The page of a server, which asks the server for the history.
 pub(super) fn served(nonce: &str) -> String {

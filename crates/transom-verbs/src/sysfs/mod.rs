@@ -6,8 +6,7 @@ mod tree;
 use std::io::Result;
 use std::path::Path;
 
-use crate::device;
-use crate::gid::{self, Gid};
+use crate::gid::{self, Table};
 use crate::kind::kind;
 use tree::Tree;
 
@@ -28,12 +27,12 @@ enum Entry {
 }
 
 /// The entries, by path.
-fn entries(device: &str, gids: &[Gid]) -> Vec<(String, Entry)> {
+fn entries(device: &str, gids: &Table) -> Vec<(String, Entry)> {
     let of = |name: &str| format!("{FOLDER}/infiniband/{device}/{name}");
     let pci = |name: &str| format!("{FOLDER}/{name}");
     let port = |name: &str| of(&format!("ports/1/{name}"));
     let verbs = |name: &str| format!("{FOLDER}/infiniband_verbs/uverbs0/{name}");
-    let guid = words(&gid::node_guid(gids).to_ne_bytes());
+    let guid = words(&gids.node_guid().to_ne_bytes());
     let lines = [
         (of("node_type"), kind().node_type.1),
         (of("node_guid"), &guid),
@@ -69,12 +68,11 @@ fn entries(device: &str, gids: &[Gid]) -> Vec<(String, Entry)> {
         let to = format!("../../../{SLOT}");
         all.push((format!("{FOLDER}/{class}/{name}/device"), Entry::Link(to)));
     }
-    let mut shown = device::shown(gids);
-    for at in 0..device::gid_table_length(gids) {
-        let entry = shown.next();
-        let interface = entry.and_then(|(_, interface)| gid::interface_name(interface));
-        let gid = entry.map_or([0; 16], |(gid, _)| gid);
-        let kind = entry.map(|_| kind().gid_type.1.to_owned());
+    for at in 0..gids.length() {
+        let entry = gids.get(at);
+        let interface = entry.and_then(|gid| gid::interface_name(gid.interface));
+        let gid = entry.map_or([0; 16], |gid| gid.bytes);
+        let kind = entry.map(|gid| gid.of.1.to_owned());
         let readable = |text| match text {
             Some(text) => Entry::Line(text),
             None => Entry::Link(UNREADABLE.to_owned()),
@@ -96,7 +94,7 @@ fn words(bytes: &[u8]) -> String {
 }
 
 /// Write the entries below `root`, each at once: another process may read, or write the same.
-pub(crate) fn write(root: &Path, device: &str, gids: &[Gid]) -> Result<()> {
+pub(crate) fn write(root: &Path, device: &str, gids: &Table) -> Result<()> {
     let tree = Tree::open(root)?;
     for (path, entry) in entries(device, gids) {
         match entry {
@@ -115,12 +113,12 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::gid::Layout;
 
-    fn gids() -> [Gid; 2] {
-        [
-            Gid { address: "192.0.2.1".parse().unwrap(), interface: 0 },
-            Gid { address: "2001:db8::1".parse().unwrap(), interface: 1 },
-        ]
+    /// Six entries: of a link-local GID, an address of no interface, and one of the first interface.
+    fn gids() -> Table {
+        let places = [("192.0.2.1".parse().unwrap(), 0), ("2001:db8::1".parse().unwrap(), 1)];
+        Table::of(&places, Layout::Mlx5)
     }
 
     /// A directory with the device of [`gids`].
@@ -142,11 +140,15 @@ mod tests {
         let is = |found: Option<String>, wanted: &str| {
             assert_eq!(found.as_deref(), Some(&*format!("{wanted}\n")));
         };
-        is(port("gids/0"), "0000:0000:0000:0000:0000:ffff:c000:0201");
-        is(port("gids/1"), "2001:0db8:0000:0000:0000:0000:0000:0001");
-        is(port("gid_attrs/types/1"), "RoCE v2");
-        is(port("gid_attrs/ndevs/1"), "lo");
-        assert_eq!(port("gid_attrs/ndevs/0"), None, "an address of no interface");
+        is(port("gids/0"), "fe80:0000:0000:0000:0000:5efe:c000:0201");
+        for at in [2, 3] {
+            is(port(&format!("gids/{at}")), "0000:0000:0000:0000:0000:ffff:c000:0201");
+        }
+        is(port("gids/5"), "2001:0db8:0000:0000:0000:0000:0000:0001");
+        is(port("gid_attrs/types/4"), "IB/RoCE v1");
+        is(port("gid_attrs/types/5"), "RoCE v2");
+        is(port("gid_attrs/ndevs/5"), "lo");
+        assert_eq!(port("gid_attrs/ndevs/3"), None, "an address of no interface");
         is(text("infiniband/transom0/device/net/lo/dev_port"), "0");
         is(text("infiniband/transom0/device/class"), "0x020000");
         is(text("infiniband_verbs/uverbs0/ibdev"), "transom0");
@@ -160,22 +162,22 @@ mod tests {
     fn v105_every_entry_of_the_gid_table_is_there() {
         let root = written("table");
         let port = root.join("class/infiniband/transom0/ports/1");
-        for at in 0..device::gid_table_length(&gids()) {
+        for at in 0..gids().length() {
             let name = |folder: &str| port.join(folder).join(at.to_string());
             let gid = fs::read_to_string(name("gids")).unwrap();
-            assert_eq!(gid == format!("{}\n", words(&[0; 16])), at >= 2, "{at}: {gid}");
+            assert_eq!(gid == format!("{}\n", words(&[0; 16])), at >= 6, "{at}: {gid}");
             let kind = fs::read(name("gid_attrs/types"));
-            assert_eq!(kind.is_ok(), at < 2, "{at}");
+            assert_eq!(kind.is_ok(), at < 6, "{at}");
             for folder in ["gid_attrs/types", "gid_attrs/ndevs"] {
                 assert!(name(folder).symlink_metadata().is_ok(), "{at}: {folder}");
             }
         }
         // An address that has come takes its place, one that has gone leaves it.
-        let one = &gids()[1..];
-        write(&root, "transom0", one).unwrap();
-        assert!(fs::read(port.join("gid_attrs/types/1")).is_err());
+        let one = Table::of(&[("192.0.2.1".parse().unwrap(), 0)], Layout::Mlx5);
+        write(&root, "transom0", &one).unwrap();
+        assert!(fs::read(port.join("gid_attrs/types/5")).is_err());
         write(&root, "transom0", &gids()).unwrap();
-        assert!(fs::read(port.join("gid_attrs/types/1")).is_ok());
+        assert!(fs::read(port.join("gid_attrs/types/5")).is_ok());
         fs::remove_dir_all(root).unwrap();
     }
 

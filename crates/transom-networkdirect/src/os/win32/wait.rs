@@ -9,7 +9,7 @@ use super::lock;
 
 /// The kind of the object, and its state.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum WaitKind {
     /// Stays signalled until it is reset.
     ManualEvent(bool),
     /// Lets one waiter through.
@@ -30,12 +30,12 @@ pub(crate) enum Kind {
 /// An object, with the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Waitable {
-    state: Mutex<State>,
+    state: Mutex<WaitState>,
 }
 
 #[derive(Debug)]
-struct State {
-    kind: Kind,
+struct WaitState {
+    kind: WaitKind,
     waiters: Vec<Arc<Waiter>>,
 }
 
@@ -49,27 +49,27 @@ thread_local! {
     static WAITER: RefCell<Arc<Waiter>> = RefCell::default();
 }
 
-impl State {
+impl WaitState {
     fn ready(&self) -> bool {
         match self.kind {
-            Kind::ManualEvent(set) | Kind::AutoEvent(set) => set,
-            Kind::Semaphore { count, .. } => count > 0,
-            Kind::Mutex(owner) => owner.is_none_or(|(id, _)| id == std::thread::current().id()),
-            Kind::Thread(code) => code.is_some(),
+            WaitKind::ManualEvent(set) | WaitKind::AutoEvent(set) => set,
+            WaitKind::Semaphore { count, .. } => count > 0,
+            WaitKind::Mutex(owner) => owner.is_none_or(|(id, _)| id == std::thread::current().id()),
+            WaitKind::Thread(code) => code.is_some(),
         }
     }
 
     /// Take what a satisfied wait takes.
     fn take(&mut self) {
         match &mut self.kind {
-            Kind::AutoEvent(set) => *set = false,
-            Kind::Semaphore { count, .. } => *count = count.saturating_sub(1),
-            Kind::Mutex(owner) => {
+            WaitKind::AutoEvent(set) => *set = false,
+            WaitKind::Semaphore { count, .. } => *count = count.saturating_sub(1),
+            WaitKind::Mutex(owner) => {
                 let me = std::thread::current().id();
                 let depth = owner.map_or(0, |(_, depth)| depth);
                 *owner = Some((me, depth + 1));
             }
-            Kind::ManualEvent(_) | Kind::Thread(_) => {}
+            WaitKind::ManualEvent(_) | WaitKind::Thread(_) => {}
         }
     }
 
@@ -82,15 +82,15 @@ impl State {
 }
 
 impl Waitable {
-    pub(crate) fn new(kind: Kind) -> Arc<Waitable> {
-        Arc::new(Waitable { state: Mutex::new(State { kind, waiters: Vec::new() }) })
+    pub(crate) fn new(kind: WaitKind) -> Arc<Waitable> {
+        Arc::new(Waitable { state: Mutex::new(WaitState { kind, waiters: Vec::new() }) })
     }
 
     /// Signal an event; `false` if it is none.
     pub(crate) fn set(&self) -> bool {
         let mut state = lock(&self.state);
         match &mut state.kind {
-            Kind::ManualEvent(set) | Kind::AutoEvent(set) => *set = true,
+            WaitKind::ManualEvent(set) | WaitKind::AutoEvent(set) => *set = true,
             _ => return false,
         }
         state.wake();
@@ -100,7 +100,7 @@ impl Waitable {
     /// Reset an event; `false` if it is none.
     pub(crate) fn reset(&self) -> bool {
         match &mut lock(&self.state).kind {
-            Kind::ManualEvent(set) | Kind::AutoEvent(set) => *set = false,
+            WaitKind::ManualEvent(set) | WaitKind::AutoEvent(set) => *set = false,
             _ => return false,
         }
         true
@@ -108,7 +108,7 @@ impl Waitable {
 
     /// Whether it is an event.
     pub(crate) fn is_event(&self) -> bool {
-        matches!(lock(&self.state).kind, Kind::ManualEvent(_) | Kind::AutoEvent(_))
+        matches!(lock(&self.state).kind, WaitKind::ManualEvent(_) | WaitKind::AutoEvent(_))
     }
 
     /// A wait that found what it waited for by other means uses up the signal as if it had waited
@@ -123,7 +123,7 @@ impl Waitable {
     /// Add to a semaphore; what it counted before, or `None` if that would be too much.
     pub(crate) fn release(&self, add: u32) -> Option<u32> {
         let mut state = lock(&self.state);
-        let Kind::Semaphore { count, maximum } = &mut state.kind else { return None };
+        let WaitKind::Semaphore { count, maximum } = &mut state.kind else { return None };
         let before = *count;
         *count = before.checked_add(add).filter(|sum| sum <= maximum && add > 0)?;
         state.wake();
@@ -133,7 +133,7 @@ impl Waitable {
     /// Give a mutex back; `false` if this thread does not own it.
     pub(crate) fn unlock(&self) -> bool {
         let mut state = lock(&self.state);
-        let Kind::Mutex(owner) = &mut state.kind else { return false };
+        let WaitKind::Mutex(owner) = &mut state.kind else { return false };
         match owner {
             Some((id, depth)) if *id == std::thread::current().id() => {
                 *depth -= 1;
@@ -150,14 +150,14 @@ impl Waitable {
     /// A thread has ended.
     pub(crate) fn exited(&self, code: u32) {
         let mut state = lock(&self.state);
-        state.kind = Kind::Thread(Some(code));
+        state.kind = WaitKind::Thread(Some(code));
         state.wake();
     }
 
     /// The exit code of a thread: `None` if this is none, `Some(None)` while it runs.
     pub(crate) fn exit_code(&self) -> Option<Option<u32>> {
         match lock(&self.state).kind {
-            Kind::Thread(code) => Some(code),
+            WaitKind::Thread(code) => Some(code),
             _ => None,
         }
     }
@@ -253,7 +253,7 @@ mod tests {
     /// ReleaseSemaphore: up to the maximum, or not at all.
     #[test]
     fn a_semaphore_counts_up_to_its_maximum() {
-        let semaphore = Waitable::new(Kind::Semaphore { count: 0, maximum: 3 });
+        let semaphore = Waitable::new(WaitKind::Semaphore { count: 0, maximum: 3 });
         assert_eq!(semaphore.release(2), Some(0));
         assert_eq!(semaphore.release(2), None, "one too many");
         assert_eq!(semaphore.release(0), None, "nothing at all");
@@ -265,7 +265,7 @@ mod tests {
     /// ReleaseMutex: as often as it was taken, by the thread that has taken it.
     #[test]
     fn a_mutex_is_free_when_it_was_released_as_often_as_taken() {
-        let mutex = Waitable::new(Kind::Mutex(None));
+        let mutex = Waitable::new(WaitKind::Mutex(None));
         assert!(take(&mutex) && take(&mutex));
         std::thread::scope(|scope| assert!(!scope.spawn(|| mutex.unlock()).join().unwrap()));
         assert!(mutex.unlock() && !another_thread_takes(&mutex), "taken twice, released once");
@@ -277,7 +277,7 @@ mod tests {
     /// all or none.
     #[test]
     fn a_wait_takes_what_it_waited_for_and_nothing_else() {
-        let [one, two] = [false, true].map(|set| Waitable::new(Kind::AutoEvent(set)));
+        let [one, two] = [false, true].map(|set| Waitable::new(WaitKind::AutoEvent(set)));
         let both = [one.clone(), two.clone()];
         assert_eq!(wait(&both, true, NOW), None);
         assert_eq!(wait(&both, false, NOW), Some(1), "the one that all would have taken is left");
@@ -289,7 +289,7 @@ mod tests {
         two.set();
         assert_eq!(wait(&both, true, NOW), Some(0));
         assert!(!take(&one) && !take(&two));
-        let manual = Waitable::new(Kind::ManualEvent(true));
+        let manual = Waitable::new(WaitKind::ManualEvent(true));
         assert!(take(&manual) && take(&manual), "set until it is reset");
         assert!(manual.reset() && !take(&manual));
     }
