@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use crate::entry::{Entry, Head, ScopeKind, State, connection_word};
+use crate::entry::{Entry, EntryState, Head, ScopeKind, connection_word};
 use crate::hazard::Held;
 use crate::judge::admits;
 use crate::ledger::{Control, Owner};
@@ -84,7 +84,7 @@ impl Memory {
         now: Nanoseconds,
     ) -> Result<(), DeregisterError> {
         let mut control = self.lock();
-        let live = |head: Head| !head.is_window() && head.state() == State::Live;
+        let live = |head: Head| !head.is_window() && head.state() == EntryState::Live;
         let Some((entry, ..)) = self.named(region, live) else {
             return Err(self.too_late(control, region, now));
         };
@@ -117,7 +117,7 @@ impl Memory {
     #[must_use]
     pub fn is_open(&self, token: Token) -> bool {
         let _control = self.lock();
-        self.named(token, |head| head.state() != State::Dead).is_some()
+        self.named(token, |head| head.state() != EntryState::Dead).is_some()
     }
 
     /// Whether a live region has a byte in `[host, host + length)` of this process. For fronts that
@@ -125,7 +125,8 @@ impl Memory {
     #[must_use]
     pub fn touches(&self, region: Token, host: u64, length: u64) -> bool {
         let control = self.lock();
-        let named = self.named(region, |head| !head.is_window() && head.state() == State::Live);
+        let named =
+            self.named(region, |head| !head.is_window() && head.state() == EntryState::Live);
         let Some((entry, head)) = named else { return false };
         let facts = entry.facts();
         let segments = if head.is_many() {
@@ -178,7 +179,7 @@ impl Memory {
     ) -> Result<(), DeregisterError> {
         let mut control = self.lock();
         let open = |head: Head| match head.is_standing() {
-            true => head.state() == State::Live,
+            true => head.state() == EntryState::Live,
             false => head.is_window(),
         };
         let Some((entry, head)) = self.named(window, open) else {
@@ -228,11 +229,11 @@ impl Memory {
             return Err(DeregisterError::NotYours(denial));
         }
         match head.state() {
-            State::Live if closable(head) => {
+            EntryState::Live if closable(head) => {
                 let reason = CloseReason::InvalidatedByPeer;
                 self.close_one(control, place, entry, head, reason, now)
             }
-            State::Dead if closable(head) && closed_by_name(head) => {
+            EntryState::Dead if closable(head) && closed_by_name(head) => {
                 drop(self.outlast(control, |token| token == window));
                 Ok(())
             }
@@ -405,9 +406,9 @@ impl Memory {
         let entry = self.table.entry(Place::of(token))?;
         let head = entry.head();
         let open = match head.state() {
-            State::Reserved | State::Live => true,
-            State::Dead => head.is_standing(),
-            State::Unused => false,
+            EntryState::Reserved | EntryState::Live => true,
+            EntryState::Dead => head.is_standing(),
+            EntryState::Unused => false,
         };
         (head.token() == token && open && kind(head)).then_some((entry, head))
     }

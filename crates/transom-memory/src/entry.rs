@@ -19,7 +19,7 @@ pub(crate) struct Head(pub(crate) u64);
 
 /// The life of a token (ND2 5.6, W10; "two steps": ND1 MW-1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     /// The slot was never used.
     Unused,
     /// Bind was called and has not executed; or a standing token without memory, or not bound.
@@ -77,19 +77,19 @@ impl Head {
         Head(u64::from(token.0) << TOKEN_SHIFT | u64::from(rights.0) | kind | window)
     }
 
-    pub(crate) fn in_state(self, state: State) -> Head {
+    pub(crate) fn in_state(self, state: EntryState) -> Head {
         let bits = match state {
-            State::Unused => UNUSED,
-            State::Reserved => RESERVED,
-            State::Live => 0,
-            State::Dead => DEAD,
+            EntryState::Unused => UNUSED,
+            EntryState::Reserved => RESERVED,
+            EntryState::Live => 0,
+            EntryState::Dead => DEAD,
         };
         Head(self.0 & !STATE | bits)
     }
 
     pub(crate) fn dead(self, reason: CloseReason) -> Head {
         let bits = reason.code() << REASON_SHIFT;
-        Head(self.0 & !REASON | bits).in_state(State::Dead)
+        Head(self.0 & !REASON | bits).in_state(EntryState::Dead)
     }
 
     pub(crate) fn with_rights(self, rights: Rights) -> Head {
@@ -127,15 +127,15 @@ impl Head {
     }
 
     #[inline]
-    pub(crate) fn state(self) -> State {
+    pub(crate) fn state(self) -> EntryState {
         if self.0 & STATE == 0 {
-            State::Live
+            EntryState::Live
         } else if self.0 & DEAD != 0 {
-            State::Dead
+            EntryState::Dead
         } else if self.0 & RESERVED != 0 {
-            State::Reserved
+            EntryState::Reserved
         } else {
-            State::Unused
+            EntryState::Unused
         }
     }
 
@@ -346,7 +346,7 @@ impl Entry {
 
     /// Reserved becomes live. `false` if it is not reserved (any more).
     pub(crate) fn activate(&self, token: Token) -> bool {
-        self.move_on(token, |head| head.in_state(State::Live))
+        self.move_on(token, |head| head.in_state(EntryState::Live))
     }
 
     /// Reserved becomes dead. `false` if it is not reserved (any more): then it may be in use.
@@ -358,7 +358,7 @@ impl Entry {
     fn move_on(&self, token: Token, to: impl Fn(Head) -> Head) -> bool {
         let head = self.head();
         head.token() == token
-            && head.state() == State::Reserved
+            && head.state() == EntryState::Reserved
             && !head.is_standing()
             && self
                 .head
@@ -390,7 +390,7 @@ impl Entry {
     fn die(&self, now: u64, dead: impl Fn(Head) -> Head) {
         self.since.store(now, Ordering::Relaxed);
         let mut head = self.head();
-        if head.state() == State::Live {
+        if head.state() == EntryState::Live {
             // Activations race for reserved heads only: the control path alone changes a live one.
             self.head.store(dead(head).0, Ordering::Release);
             return;
@@ -411,7 +411,7 @@ impl Entry {
 
     /// A standing token waits for its next memory, or its next Bind.
     pub(crate) fn rest(&self) {
-        let resting = self.head().with_many(false).in_state(State::Reserved);
+        let resting = self.head().with_many(false).in_state(EntryState::Reserved);
         self.head.store(resting.0, Ordering::Release);
     }
 
@@ -437,19 +437,20 @@ mod tests {
         assert_eq!((head.token(), head.rights()), (Token(0xf0e1_d2c3), Rights(0xa5a5)));
         assert_eq!(head.scope_kind(), ScopeKind::QueuePair);
         assert!(head.is_window() && !head.is_many() && !head.is_standing());
-        for state in [State::Reserved, State::Live, State::Dead, State::Unused] {
+        for state in [EntryState::Reserved, EntryState::Live, EntryState::Dead, EntryState::Unused]
+        {
             let other = head.in_state(state);
             assert_eq!(other.state(), state);
-            assert_eq!(other.in_state(State::Live), head);
+            assert_eq!(other.in_state(EntryState::Live), head);
             // Whatever else the head says, and for no other token.
             for other in [other, other.with_many(true).with_counted(true).with_standing()] {
-                assert_eq!(other.is_live(head.token()), state == State::Live);
+                assert_eq!(other.is_live(head.token()), state == EntryState::Live);
                 for bit in 0..u32::BITS {
                     assert!(!other.is_live(Token(head.token().0 ^ 1 << bit)));
                 }
             }
         }
-        assert_eq!(Head(UNUSED).state(), State::Unused);
+        assert_eq!(Head(UNUSED).state(), EntryState::Unused);
         assert!(head.is_plain() && !head.with_many(true).is_plain());
         assert!(!head.with_counted(true).is_plain() && head.with_counted(false) == head);
         let counted = |head: Head| head.with_counted(true);
@@ -461,8 +462,8 @@ mod tests {
         assert_eq!(head.with_many(true).with_many(false), head);
         assert_eq!(head.with_rights(Rights(0x5a5a)).rights(), Rights(0x5a5a));
         assert_eq!(head.with_rights(Rights(0x5a5a)).with_rights(Rights(0xa5a5)), head);
-        let dead = head.in_state(State::Live).dead(CloseReason::NeverBound);
-        assert_eq!((dead.state(), dead.reason()), (State::Dead, CloseReason::NeverBound));
+        let dead = head.in_state(EntryState::Live).dead(CloseReason::NeverBound);
+        assert_eq!((dead.state(), dead.reason()), (EntryState::Dead, CloseReason::NeverBound));
         assert_eq!(dead.dead(CloseReason::Invalidated).reason(), CloseReason::Invalidated);
         assert_eq!((dead.token(), dead.rights()), (head.token(), head.rights()));
     }

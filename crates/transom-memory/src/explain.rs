@@ -1,7 +1,7 @@
 //! Why an access was refused, and what was probably meant. Runs under the control mutex, after the
 //! refusal: it decides nothing.
 
-use crate::entry::{Facts, Head, ScopeKind, State};
+use crate::entry::{EntryState, Facts, Head, ScopeKind};
 use crate::judge::admits;
 use crate::ledger::Control;
 use crate::range::{Fit, fit};
@@ -62,7 +62,7 @@ impl Memory {
     /// The entry in a token's slot, under the mutex.
     pub(crate) fn read(&self, token: Token) -> Option<(Head, Facts)> {
         let entry = self.table.entry(Place::of(token))?;
-        Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != State::Unused)
+        Some((entry.head(), entry.facts())).filter(|(head, _)| head.state() != EntryState::Unused)
     }
 
     /// An entry in the terms of a record.
@@ -77,12 +77,12 @@ impl Memory {
         let ago = || now.saturating_sub(since());
         // A standing window that covers memory was bound, and rests since it was closed.
         let rested = head.is_window() && head.is_standing() && facts.length > 0;
-        let rests = rested && head.state() == State::Reserved;
+        let rests = rested && head.state() == EntryState::Reserved;
         let state = match head.state() {
             _ if rests => NamedState::Dead { reason: head.reason(), ago: ago() },
-            State::Unused | State::Reserved => NamedState::Reserved,
-            State::Live => NamedState::Live,
-            State::Dead => NamedState::Dead { reason: head.reason(), ago: ago() },
+            EntryState::Unused | EntryState::Reserved => NamedState::Reserved,
+            EntryState::Live => NamedState::Live,
+            EntryState::Dead => NamedState::Dead { reason: head.reason(), ago: ago() },
         };
         let dead = matches!(state, NamedState::Dead { .. });
         Named {

@@ -1,6 +1,6 @@
 //! Everything that is open, or was until lately, for people who look at a running process. Decides nothing.
 
-use crate::entry::{Entry, State};
+use crate::entry::{Entry, EntryState};
 use crate::token::{CHUNK, DIRECTORY, Place};
 use crate::{Memory, Named, NamedState, Nanoseconds, Uses};
 
@@ -26,7 +26,7 @@ impl Memory {
     pub fn inventory(&self, now: Nanoseconds) -> impl Iterator<Item = Vec<Listed>> {
         (0..DIRECTORY).filter_map(move |position| {
             self.table.entry(Place::new(position, 0))?;
-            let open = |_: &Entry, state| matches!(state, State::Reserved | State::Live);
+            let open = |_: &Entry, state| matches!(state, EntryState::Reserved | EntryState::Live);
             Some(self.chunk(position, now, open))
         })
     }
@@ -42,7 +42,7 @@ impl Memory {
             let newer = |entry: &Entry| {
                 oldest.is_none_or(|oldest| now.saturating_sub(entry.since()) < oldest)
             };
-            let dead = |entry: &Entry, state| state == State::Dead && newer(entry);
+            let dead = |entry: &Entry, state| state == EntryState::Dead && newer(entry);
             closed.extend(self.chunk(position, now, dead));
             closed.sort_by_key(|one| std::cmp::Reverse(closed_for(one)));
             closed.drain(..closed.len().saturating_sub(most));
@@ -55,7 +55,7 @@ impl Memory {
         &self,
         position: usize,
         now: Nanoseconds,
-        wanted: impl Fn(&Entry, State) -> bool,
+        wanted: impl Fn(&Entry, EntryState) -> bool,
     ) -> Vec<Listed> {
         let mut control = self.lock();
         let mut listed = Vec::new();

@@ -4,7 +4,7 @@
 //! A standing window is `Reserved` while it is not bound, and `Dead` for as long as its close waits
 //! for a copy: so no Bind rewrites an entry that a check still reads.
 
-use crate::entry::{Entry, Facts, Head, State};
+use crate::entry::{Entry, EntryState, Facts, Head};
 use crate::ledger::Control;
 use crate::sync::pause;
 use crate::token::Place;
@@ -31,7 +31,7 @@ impl Memory {
         let facts = Facts { base: 0, length: 0, host: 0, who, domain, region: token, offset: 0 };
         if let Some(entry) = self.table.entry(place) {
             let head = head.with_counted(self.counters.is_some());
-            entry.publish(head.in_state(State::Reserved), &facts);
+            entry.publish(head.in_state(EntryState::Reserved), &facts);
         }
         Ok(token)
     }
@@ -53,7 +53,7 @@ impl Memory {
         let place = Place::of(key);
         let free = self.table.entry(place).filter(|entry| {
             let head = entry.head();
-            let unbound = head.state() == State::Reserved && head.is_standing();
+            let unbound = head.state() == EntryState::Reserved && head.is_standing();
             head.is_window() && unbound && entry.domain() == window.domain
         });
         if free.is_none() {
@@ -71,7 +71,7 @@ impl Memory {
             counters.begin_again(place);
             counters.made(place, 0, now);
         }
-        self.open_window(&mut control, place, new.in_state(State::Live), &facts, now);
+        self.open_window(&mut control, place, new.in_state(EntryState::Live), &facts, now);
         Ok(())
     }
 
@@ -118,15 +118,15 @@ impl Memory {
                 return false;
             }
             match head.state() {
-                State::Reserved => {
+                EntryState::Reserved => {
                     then(&mut control, entry);
                     return true;
                 }
-                State::Live => {
+                EntryState::Live => {
                     self.close_alone(control, place, entry, CloseReason::Invalidated, now);
                 }
                 // Another thread's close waits for a copy.
-                State::Dead | State::Unused => {
+                EntryState::Dead | EntryState::Unused => {
                     drop(control);
                     pause(round);
                     round = round.saturating_add(1);
@@ -141,7 +141,7 @@ impl Memory {
     pub fn was_closed(&self, token: Token, queue_pair: QueuePairId) -> bool {
         let _control = self.lock();
         self.read(token).is_some_and(|(head, facts)| {
-            let closed = matches!(head.state(), State::Reserved | State::Dead);
+            let closed = matches!(head.state(), EntryState::Reserved | EntryState::Dead);
             let scope = facts.scope(head.scope_kind());
             let own = matches!(scope, Scope::QueuePair(_, bound) if bound == queue_pair);
             head.token() == token && head.is_window() && head.is_standing() && closed && own

@@ -20,7 +20,7 @@ const ALONE: Links = Links { before: Place::NONE, after: Place::NONE };
 
 /// A slot's line in the books.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct TokenLedger {
     pub(crate) cycle: Cycle,
     /// Requests posted that name the region, if the front counts them.
     pub(crate) posted: u32,
@@ -33,9 +33,9 @@ pub(crate) struct Ledger {
     fellow: Links,
 }
 
-impl Ledger {
-    fn new(cycle: Cycle) -> Ledger {
-        Ledger {
+impl TokenLedger {
+    fn new(cycle: Cycle) -> TokenLedger {
+        TokenLedger {
             cycle,
             posted: 0,
             windows: 0,
@@ -113,7 +113,7 @@ pub(crate) struct Control {
     pub(crate) names: HashMap<Place, (Token, Name), BuildHasherDefault<Mix>>,
     /// For each half of each directory position its index in `halves`.
     index: Box<[u16; HALVES]>,
-    halves: Vec<Box<[Ledger; HALF]>>,
+    halves: Vec<Box<[TokenLedger; HALF]>>,
     /// The youngest token of each owner that has one, but for `recent`.
     owners: HashMap<Owner, Place, BuildHasherDefault<Mix>>,
     /// The owner served last: a queue pair that opens and closes windows one after the other needs
@@ -144,7 +144,7 @@ impl Control {
         for half in 0..CHUNK / HALF {
             self.index[half_of(Place::new(position, half * HALF))] = self.halves.len() as u16;
             // As many as a chunk has slots.
-            let half = boxed(|| Ledger::new(cycles.next().unwrap_or_default()));
+            let half = boxed(|| TokenLedger::new(cycles.next().unwrap_or_default()));
             self.halves.extend(half);
         }
     }
@@ -152,7 +152,7 @@ impl Control {
     /// The books of a place whose chunk exists: places come from the issuer, or were looked up in
     /// the table before.
     #[inline]
-    pub(crate) fn ledger(&mut self, place: Place) -> &mut Ledger {
+    pub(crate) fn ledger(&mut self, place: Place) -> &mut TokenLedger {
         let half = usize::from(self.index[half_of(place)]);
         &mut self.halves[half][place.slot() % HALF]
     }
@@ -257,7 +257,7 @@ impl Control {
             + self.issuer.bytes()
             + self.hazards.bytes()
             + HALVES * size_of::<u16>()
-            + self.halves.len() * HALF * size_of::<Ledger>()
+            + self.halves.len() * HALF * size_of::<TokenLedger>()
             + owners
     }
 }

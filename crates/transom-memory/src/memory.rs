@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::entry::{Entry, Facts, Head, State};
+use crate::entry::{Entry, EntryState, Facts, Head};
 use crate::grant::{LARGEST_GRANT, Lane, Pass};
 use crate::hazard::EVERYTHING;
 use crate::judge::judge;
@@ -304,7 +304,7 @@ impl Memory {
     /// `token` names nothing that is open.
     pub fn set_name(&self, token: Token, name: Name) -> bool {
         let mut control = self.lock();
-        let is_open = |head: Head| matches!(head.state(), State::Reserved | State::Live);
+        let is_open = |head: Head| matches!(head.state(), EntryState::Reserved | EntryState::Live);
         let found =
             self.read(token).is_some_and(|(head, _)| head.token() == token && is_open(head));
         if found {
@@ -334,7 +334,7 @@ impl Memory {
         };
         if let Some(entry) = self.table.entry(place) {
             let head = head.with_counted(self.counters.is_some());
-            entry.publish(head.in_state(State::Reserved), &facts);
+            entry.publish(head.in_state(EntryState::Reserved), &facts);
         }
         control.enter(place, Owner::of(&scope), None);
         Ok(token)
@@ -356,7 +356,7 @@ impl Memory {
         let place = Place::of(region);
         let entry = self.table.entry(place).ok_or(RegisterError::NotReserved)?;
         let head = entry.head();
-        let reserved = head.state() == State::Reserved && head.is_standing();
+        let reserved = head.state() == EntryState::Reserved && head.is_standing();
         let same_scope = entry.facts().scope(head.scope_kind()) == registration.scope;
         if head.token() != region || !reserved || !same_scope {
             return Err(RegisterError::NotReserved);
@@ -406,7 +406,7 @@ impl Memory {
         };
         if let Some(entry) = self.table.entry(place) {
             let head = head.with_many(many).with_counted(self.counters.is_some());
-            entry.publish(head.in_state(State::Live), &facts);
+            entry.publish(head.in_state(EntryState::Live), &facts);
         }
     }
 
@@ -425,7 +425,7 @@ impl Memory {
         if let Some(counters) = &self.counters {
             counters.made(place, 0, now);
         }
-        self.open_window(&mut control, place, new.in_state(State::Reserved), &facts, now);
+        self.open_window(&mut control, place, new.in_state(EntryState::Reserved), &facts, now);
         Ok(token)
     }
 

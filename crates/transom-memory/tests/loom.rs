@@ -38,7 +38,7 @@ impl CloseReason {
     }
 }
 
-use entry::{Entry, Facts, Head, State};
+use entry::{Entry, EntryState, Facts, Head};
 use hazard::{EVERYTHING, Hazard, Hazards};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +87,7 @@ struct World {
 }
 
 impl World {
-    fn new(state: State) -> Arc<World> {
+    fn new(state: EntryState) -> Arc<World> {
         let world = World {
             entry: Entry::new(),
             bytes: Bytes::default(),
@@ -113,7 +113,7 @@ impl World {
 
     fn look(&self, token: Token) -> bool {
         let head = self.entry.head();
-        if head.token() != token || head.state() != State::Live {
+        if head.token() != token || head.state() != EntryState::Live {
             return false;
         }
         assert_eq!(self.entry.facts(), facts(token), "facts of another token");
@@ -149,7 +149,7 @@ fn model(scenario: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn nd2_w14_no_access_outlives_its_close() {
     model(|| {
-        let world = World::new(State::Live);
+        let world = World::new(EntryState::Live);
         let mut lane = world.lane();
         let peer = loom::thread::spawn({
             let world = Arc::clone(&world);
@@ -168,7 +168,7 @@ fn nd2_w14_no_access_outlives_its_close() {
 #[test]
 fn nd2_w14_no_access_outlives_its_close_on_any_lane() {
     model(|| {
-        let world = World::new(State::Live);
+        let world = World::new(EntryState::Live);
         let peers: Vec<_> = [world.lane(), world.lane()]
             .into_iter()
             .map(|mut lane| {
@@ -188,7 +188,7 @@ fn nd2_w14_no_access_outlives_its_close_on_any_lane() {
 #[test]
 fn nd2_5_4_reuse_of_the_slot_never_mixes_two_tokens() {
     model(|| {
-        let world = World::new(State::Live);
+        let world = World::new(EntryState::Live);
         let mut lane = world.lane();
         let peer = loom::thread::spawn({
             let world = Arc::clone(&world);
@@ -201,7 +201,7 @@ fn nd2_5_4_reuse_of_the_slot_never_mixes_two_tokens() {
         world.entry.kill(CloseReason::Invalidated, 5);
         world.wait(OLD);
         // A new window of the same memory in the same slot.
-        world.entry.publish(head(NEW).in_state(State::Live), &facts(NEW));
+        world.entry.publish(head(NEW).in_state(EntryState::Live), &facts(NEW));
         peer.join().unwrap();
         assert!(!world.access(&mut world.lane(), OLD));
         assert!(world.access(&mut world.lane(), NEW));
@@ -213,7 +213,7 @@ fn nd2_5_4_reuse_of_the_slot_never_mixes_two_tokens() {
 #[test]
 fn nd2_w14_no_access_of_a_pass_outlives_its_close() {
     model(|| {
-        let world = World::new(State::Live);
+        let world = World::new(EntryState::Live);
         let mut lane = world.lane();
         let peer = loom::thread::spawn({
             let world = Arc::clone(&world);
@@ -233,7 +233,7 @@ fn nd2_w14_no_access_of_a_pass_outlives_its_close() {
 #[test]
 fn nd2_5_6_activation_never_revives_a_closed_window() {
     model(|| {
-        let world = World::new(State::Reserved);
+        let world = World::new(EntryState::Reserved);
         let mut lane = world.lane();
         let binder = loom::thread::spawn({
             let world = Arc::clone(&world);
@@ -245,7 +245,7 @@ fn nd2_5_6_activation_never_revives_a_closed_window() {
         });
         world.close();
         binder.join().unwrap();
-        assert_eq!(world.entry.head().state(), State::Dead);
+        assert_eq!(world.entry.head().state(), EntryState::Dead);
     });
 }
 
@@ -253,7 +253,7 @@ fn nd2_5_6_activation_never_revives_a_closed_window() {
 #[test]
 fn nd1_mw5_a_flushed_bind_never_lives() {
     model(|| {
-        let world = World::new(State::Reserved);
+        let world = World::new(EntryState::Reserved);
         let mut lane = world.lane();
         let binder = loom::thread::spawn({
             let world = Arc::clone(&world);
@@ -270,8 +270,8 @@ fn nd1_mw5_a_flushed_bind_never_lives() {
 #[test]
 fn ndk_fr13_a_constant_token_never_mixes_its_memories() {
     model(|| {
-        let world = World::new(State::Live);
-        let standing = head(OLD).with_standing().in_state(State::Live);
+        let world = World::new(EntryState::Live);
+        let standing = head(OLD).with_standing().in_state(EntryState::Live);
         world.entry.publish(standing, &facts(OLD));
         let mut lane = world.lane();
         let peer = loom::thread::spawn({
@@ -279,7 +279,7 @@ fn ndk_fr13_a_constant_token_never_mixes_its_memories() {
             move || {
                 lane.announce(OLD);
                 let head = world.entry.head();
-                if head.state() == State::Live {
+                if head.state() == EntryState::Live {
                     let (first, second) = (world.entry.facts(), world.entry.facts());
                     assert_eq!(first, second);
                     assert!(first == facts(OLD) || first == facts(NEW), "mixed: {first:?}");
@@ -299,7 +299,7 @@ fn ndk_fr13_a_constant_token_never_mixes_its_memories() {
 #[test]
 fn a_leaked_guard_ends_with_the_next_check() {
     model(|| {
-        let world = World::new(State::Live);
+        let world = World::new(EntryState::Live);
         let mut lane = world.lane();
         lane.announce(OLD);
         let peer = loom::thread::spawn({
@@ -315,7 +315,7 @@ fn a_leaked_guard_ends_with_the_next_check() {
 #[test]
 fn a_lane_may_come_and_go_during_a_close() {
     model(|| {
-        let world = World::new(State::Live);
+        let world = World::new(EntryState::Live);
         let first = world.lane();
         let peer = loom::thread::spawn({
             let world = Arc::clone(&world);

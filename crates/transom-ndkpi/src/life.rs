@@ -8,13 +8,13 @@ use crate::deliver::{Deliverer, Job, Mode, lock};
 /// The life of one object. An *antecedent* lives at least as long as its *successors*: its close
 /// waits for theirs (NDK LT-9).
 pub(crate) struct Life {
-    state: Mutex<State>,
+    state: Mutex<LifeState>,
     closed: Condvar,
     deliverer: Deliverer,
 }
 
 #[derive(Default)]
-struct State {
+struct LifeState {
     antecedents: Vec<Arc<Life>>,
     successors: usize,
     /// Requests whose callback has not returned, and callbacks that are running.
@@ -33,7 +33,7 @@ pub(crate) struct Busy(Arc<Life>);
 impl Life {
     pub(crate) fn new(deliverer: &Deliverer, antecedents: &[&Arc<Life>]) -> Arc<Life> {
         let life = Arc::new(Life {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(LifeState::default()),
             closed: Condvar::new(),
             deliverer: deliverer.clone(),
         });

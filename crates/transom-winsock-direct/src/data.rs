@@ -18,7 +18,7 @@ use crate::memory::Handle;
 use crate::overlapped::{Operation, Outcome};
 use crate::provider::lock;
 use crate::region::Region;
-use crate::socket::{Phase, Posted, Socket, State};
+use crate::socket::{Posted, Socket, SocketPhase, SocketState};
 use crate::status::completion_error;
 
 /// A run of bytes of the switch's.
@@ -42,7 +42,7 @@ pub enum Direction {
 impl Socket {
     /// The local side of a message: each buffer's registration, found by its range (WSD M-2).
     pub(crate) fn by_ranges(
-        state: &mut State,
+        state: &mut SocketState,
         channel: &Connection,
         purpose: Purpose,
         buffers: &[Range],
@@ -61,7 +61,7 @@ impl Socket {
     }
 
     /// The first call that finds the connection gone fails the socket.
-    fn fail_on_reset<T>(&self, state: &mut State, result: Result<T>) -> Result<T> {
+    fn fail_on_reset<T>(&self, state: &mut SocketState, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if *error == Error::WSAECONNRESET {
                 self.fail(state, *error);
@@ -73,7 +73,7 @@ impl Socket {
     /// in the books, its registrations cannot be removed (WSD A-18).
     fn post(
         &self,
-        state: &mut State,
+        state: &mut SocketState,
         (operation, flags): (Operation, u32),
         (regions, receive): (Vec<Region>, Option<Vec<Range>>),
         post: impl FnOnce(u64) -> Result<()>,
@@ -139,7 +139,7 @@ impl Socket {
 
     /// The receives under way, in order, on another connection (WSD D-5). Those that cannot be posted
     /// there, because their buffers have gone, are returned.
-    pub(crate) fn post_again(&self, state: &mut State, channel: &Connection) -> Vec<Posted> {
+    pub(crate) fn post_again(&self, state: &mut SocketState, channel: &Connection) -> Vec<Posted> {
         let mut waiting: Vec<_> = std::mem::take(&mut state.posted).into_iter().collect();
         waiting.sort_by_key(|(request, _)| *request);
         let mut failed = Vec::new();
@@ -265,7 +265,7 @@ impl Socket {
         let _ = channel.queue.notify(NotifyKind::Any, sink);
     }
 
-    fn completed(self: &Arc<Self>, state: &mut State, completion: &Completion) {
+    fn completed(self: &Arc<Self>, state: &mut SocketState, completion: &Completion) {
         let request = completion.request_context;
         let Some(posted) = state.posted.get(&request) else { return };
         let flushed = completion.status == Status::Canceled && posted.receive.is_some();
@@ -288,11 +288,11 @@ impl Socket {
 
     /// The status of a completion here (WSD 5.6), and what it says about the connection (WSD
     ///
-    fn error_of(&self, state: &mut State, completion: &Completion) -> Option<Error> {
+    fn error_of(&self, state: &mut SocketState, completion: &Completion) -> Option<Error> {
         let (error, ends) = completion_error(completion)?;
         let error = match (&state.phase, error) {
-            (Phase::Closed | Phase::Suspended, _) => Error::WSA_OPERATION_ABORTED,
-            (Phase::Failed(why), Error::WSA_OPERATION_ABORTED) => *why,
+            (SocketPhase::Closed | SocketPhase::Suspended, _) => Error::WSA_OPERATION_ABORTED,
+            (SocketPhase::Failed(why), Error::WSA_OPERATION_ABORTED) => *why,
             // Flushed without an error of ours before it: the peer went away (WSD X-2).
             (_, Error::WSA_OPERATION_ABORTED) => Error::WSAECONNRESET,
             _ => error,
@@ -369,7 +369,7 @@ mod tests {
         // SAFETY: the page outlives the registration, and nothing writes to it.
         let found = unsafe { Region::of_connection(&connected, rights, address, key) };
         let mut state = lock(&socket.state);
-        state.phase = Phase::Connected;
+        state.phase = SocketPhase::Connected;
         connected.lose();
         let regions = vec![found.unwrap()];
         let event = std::ptr::null_mut();
@@ -379,7 +379,11 @@ mod tests {
         let operation = unsafe { Operation::new(&raw mut overlapped) }.unwrap();
         let posted = socket.post(&mut state, (operation, 0), (regions, None), |_| Ok(()));
         assert_eq!(posted, Err(Error::WSAECONNRESET));
-        assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
+        assert!(
+            matches!(state.phase, SocketPhase::Failed(Error::WSAECONNRESET)),
+            "{:?}",
+            state.phase
+        );
     }
 
     fn connected(secret: u8) -> (Arc<Provider>, Arc<Socket>, Arc<Connection>) {
@@ -391,7 +395,7 @@ mod tests {
         let connector = adapter.connector().unwrap();
         let connected = Connection::new(&adapter, connector, own).unwrap();
         let mut state = lock(&socket.state);
-        state.phase = Phase::Connected;
+        state.phase = SocketPhase::Connected;
         state.channel = Some(Arc::clone(&connected));
         drop(state);
         (provider, socket, connected)
@@ -422,7 +426,11 @@ mod tests {
         let (_provider, socket, connected) = connected(2);
         socket.watch_end(&connected);
         let state = lock(&socket.state);
-        assert!(matches!(state.phase, Phase::Failed(Error::WSAECONNRESET)), "{:?}", state.phase);
+        assert!(
+            matches!(state.phase, SocketPhase::Failed(Error::WSAECONNRESET)),
+            "{:?}",
+            state.phase
+        );
     }
 
     /// WSD D-4: a connection that has ended here cannot be taken over by another process.
@@ -431,7 +439,7 @@ mod tests {
         let (provider, socket, connected) = connected(3);
         provider.remember(&connected, &socket);
         assert!(provider.named(&[3; 16]).is_some());
-        let parts = lock(&socket.state).retire(Phase::Closed);
+        let parts = lock(&socket.state).retire(SocketPhase::Closed);
         socket.close(parts);
         assert!(provider.named(&[3; 16]).is_none());
     }

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::hello::Secret;
 use crate::os::{self, Place, Stream};
 use crate::provider::{Provider, lock};
-use crate::socket::{Phase, Socket};
+use crate::socket::{Socket, SocketPhase};
 
 /// The other process answers at once, or not at all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -164,23 +164,23 @@ impl Socket {
         let mut state = lock(&self.state);
         let channel = state.channel.clone();
         match &state.phase {
-            Phase::Listening => {
+            SocketPhase::Listening => {
                 let record = Record::Listener { local: local?, backlog: state.backlog };
                 // All that can fail comes first: a refused call leaves the listener as it was.
                 let (token, handover) = Handover::begin(process, record, None)?;
-                let parts = state.retire(Phase::Suspended);
+                let parts = state.retire(SocketPhase::Suspended);
                 state.handover = Some(handover);
                 drop(state);
                 self.end(parts); // and its port is free for the other process
                 Ok(token)
             }
-            Phase::Connected => {
+            SocketPhase::Connected => {
                 let channel = channel.ok_or(Error::WSAEINVAL)?;
                 let (peer, secret) = channel.continued_at().ok_or(Error::WSAENOBUFS)?;
                 let record = Record::Connection { local: local?, peer, secret };
                 let (token, handover) =
                     Handover::begin(process, record, Some(Arc::clone(&channel)))?;
-                state.phase = Phase::Suspended;
+                state.phase = SocketPhase::Suspended;
                 state.handover = Some(handover);
                 drop(state);
                 self.give_up_receives(&channel);
@@ -232,7 +232,7 @@ impl Socket {
                 Ok(socket)
             }
             Err(error) => {
-                let parts = lock(&socket.state).retire(Phase::Closed);
+                let parts = lock(&socket.state).retire(SocketPhase::Closed);
                 socket.close(parts);
                 Err(error)
             }

@@ -45,18 +45,18 @@ pub(crate) struct Registrations {
 
 /// Which of the two functions registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MemoryKind {
     Local,
     Remote,
 }
 
-impl Kind {
+impl MemoryKind {
     /// Flags are exactly 1, 2 or 3 (WSD 5.1). Memory for the peer is not for local requests, and
     /// the other way round (WSD ).
     pub(crate) fn rights(self, flags: u32) -> Result<Rights> {
         let (read, write) = match self {
-            Kind::Local => (Rights::LOCAL_READ, Rights::LOCAL_WRITE),
-            Kind::Remote => (Rights::REMOTE_READ, Rights::REMOTE_WRITE),
+            MemoryKind::Local => (Rights::LOCAL_READ, Rights::LOCAL_WRITE),
+            MemoryKind::Remote => (Rights::REMOTE_READ, Rights::REMOTE_WRITE),
         };
         match flags {
             mem::READ => Ok(read),
@@ -77,7 +77,7 @@ impl Registrations {
         handle: Handle,
         key: Key,
     ) -> Result<()> {
-        let rights = Kind::Local.rights(key.flags)?;
+        let rights = MemoryKind::Local.rights(key.flags)?;
         // SAFETY: this function's contract.
         let region = unsafe { Region::of_connection(connection, rights, key.address, key) }?;
         self.local.insert(handle, (region, key));
@@ -95,7 +95,7 @@ impl Registrations {
         base: u64,
         key: Key,
     ) -> Result<Descriptor> {
-        let rights = Kind::Remote.rights(key.flags)?;
+        let rights = MemoryKind::Remote.rights(key.flags)?;
         // SAFETY: this function's contract.
         let region = unsafe { Region::of_connection(connection, rights, base, key) }?;
         let descriptor = Descriptor { token: region.token.0, base };
@@ -111,7 +111,7 @@ impl Registrations {
         self.remote.drain().for_each(|(_, region)| region.close());
         for (region, key) in self.local.values_mut() {
             region.close();
-            let Ok(rights) = Kind::Local.rights(key.flags) else { continue };
+            let Ok(rights) = MemoryKind::Local.rights(key.flags) else { continue };
             // SAFETY: the promise that was made for the handle holds until it is deregistered.
             let moved = unsafe { Region::of_connection(connection, rights, key.address, *key) };
             if let Ok(moved) = moved {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::extension::Offers;
 use crate::hello::{Hello, Secret};
 use crate::memory::Registration;
-use crate::socket::{Phase, Socket};
+use crate::socket::{Socket, SocketPhase};
 use crate::switch::{Switch, Upcalls};
 use crate::{RDMA_THRESHOLD, SIZE_LIMIT};
 
@@ -273,7 +273,7 @@ impl Provider {
         let socket = sockets.get(&number).cloned().ok_or(Error::WSAENOTSOCK)?;
         // The socket's memory ends while it is in the table: what the cache callback does not find
         // there, the peer does not reach (WSD 5.5).
-        let parts = lock(&socket.state).retire(Phase::Closed);
+        let parts = lock(&socket.state).retire(SocketPhase::Closed);
         sockets.remove(&number);
         drop(sockets);
         socket.close(parts);
@@ -285,7 +285,7 @@ impl Provider {
         self.down.store(true, Ordering::Release);
         let mut sockets = lock(&self.sockets);
         let retire = |socket: Arc<Socket>| {
-            let parts = lock(&socket.state).retire(Phase::Closed);
+            let parts = lock(&socket.state).retire(SocketPhase::Closed);
             (socket, parts)
         };
         let retired: Vec<_> = sockets.drain().map(|(_, socket)| retire(socket)).collect();

@@ -11,7 +11,7 @@ use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
 use crate::hello::{Hello, Secret};
 use crate::provider::lock;
-use crate::socket::{Phase, Socket};
+use crate::socket::{Socket, SocketPhase};
 use crate::status::connect_error;
 
 /// The end of a connect, for a thread that waits for it.
@@ -40,10 +40,10 @@ impl Socket {
     pub(crate) fn bind(&self, address: SocketAddr) -> Result<()> {
         let adapter = self.provider()?.adapter(address.ip())?;
         let mut state = lock(&self.state);
-        if !matches!(state.phase, Phase::Created) {
+        if !matches!(state.phase, SocketPhase::Created) {
             return Err(Error::WSAEINVAL);
         }
-        state.phase = Phase::Bound;
+        state.phase = SocketPhase::Bound;
         state.local = Some(address);
         state.adapter = Some(adapter);
         Ok(())
@@ -70,16 +70,16 @@ impl Socket {
         let listener = {
             let mut state = lock(&self.state);
             match (&state.phase, state.local, &state.adapter) {
-                (Phase::Listening, ..) => {
+                (SocketPhase::Listening, ..) => {
                     state.backlog = backlog;
                     return Ok(());
                 }
-                (Phase::Bound, Some(local), Some(adapter)) => {
+                (SocketPhase::Bound, Some(local), Some(adapter)) => {
                     // At any TCP port: the application's is its own socket's.
                     let listener = adapter.listener(SocketAddr::new(local.ip(), 0))?;
                     listener.listen(0)?;
                     state.mapped = Some(adapter.map_port(local, &listener)?);
-                    state.phase = Phase::Listening;
+                    state.phase = SocketPhase::Listening;
                     state.backlog = backlog;
                     state.listener = Some(listener.clone());
                     listener
@@ -108,7 +108,8 @@ impl Socket {
     /// WSD L-2: beyond the backlog it is refused at once, without an event.
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
         let mut state = lock(&self.state);
-        let listens = matches!(state.phase, Phase::Listening) && greeting(&connector).is_some();
+        let listens =
+            matches!(state.phase, SocketPhase::Listening) && greeting(&connector).is_some();
         if !listens || state.requests.len() >= state.backlog.max(1) {
             drop(state);
             let _ = connector.reject(REFUSAL);
@@ -128,7 +129,7 @@ impl Socket {
         let provider = self.provider()?;
         let (adapter, request) = {
             let mut state = lock(&self.state);
-            if !matches!(state.phase, Phase::Listening) {
+            if !matches!(state.phase, SocketPhase::Listening) {
                 return Err(Error::WSAEINVAL);
             }
             let request = state.requests.pop_front().ok_or(Error::WSAEWOULDBLOCK)?;
@@ -159,7 +160,7 @@ impl Socket {
                 let mut state = lock(&socket.state);
                 state.adapter = Some(adapter);
                 state.local = Some(local);
-                state.phase = Phase::Connecting;
+                state.phase = SocketPhase::Connecting;
                 state.channel = Some(Arc::clone(&channel));
             }
             let (weak, ended) = (Arc::downgrade(&socket), Arc::downgrade(&channel));
@@ -184,7 +185,7 @@ impl Socket {
                 Ok((socket.number, peer))
             }
             Err(error) => {
-                let parts = lock(&socket.state).retire(Phase::Closed);
+                let parts = lock(&socket.state).retire(SocketPhase::Closed);
                 socket.close(parts);
                 Err(error)
             }
@@ -212,7 +213,7 @@ impl Socket {
         let provider = self.provider()?;
         let (channel, from, later) = {
             let mut state = lock(&self.state);
-            if !matches!(state.phase, Phase::Created | Phase::Bound) {
+            if !matches!(state.phase, SocketPhase::Created | SocketPhase::Bound) {
                 return Err(Error::WSAEINVAL); // WSD C-6
             }
             let adapter = match &state.adapter {
@@ -229,7 +230,7 @@ impl Socket {
             let from = SocketAddr::new(adapter.address(), 0);
             state.adapter = Some(adapter);
             state.channel = Some(Arc::clone(&channel));
-            state.phase = Phase::Connecting;
+            state.phase = SocketPhase::Connecting;
             let later = state.select.is_some_and(|(_, mask)| mask & FD_CONNECT != 0);
             (channel, from, later)
         };
@@ -271,7 +272,7 @@ impl Socket {
             state.adapter = Some(adapter);
             state.local = Some(local);
             state.channel = Some(Arc::clone(&channel));
-            state.phase = Phase::Connecting;
+            state.phase = SocketPhase::Connecting;
         }
         let ended = Arc::new(Ended::default());
         let tell = Arc::clone(&ended);
@@ -289,7 +290,7 @@ impl Socket {
             return Ok(());
         };
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Closed) {
+        if matches!(state.phase, SocketPhase::Closed) {
             return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
         }
         self.fail(&mut state, error);
@@ -302,10 +303,10 @@ impl Socket {
         let provider = self.provider()?;
         {
             let mut state = lock(&self.state);
-            if !matches!(state.phase, Phase::Connecting) {
+            if !matches!(state.phase, SocketPhase::Connecting) {
                 return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
             }
-            state.phase = Phase::Connected;
+            state.phase = SocketPhase::Connected;
             provider.remember(channel, self);
         }
         self.changed.notify_all();
@@ -353,7 +354,7 @@ impl Socket {
     ) -> bool {
         let Ok(provider) = self.provider() else { return false };
         let mut state = lock(&self.state);
-        let (Phase::Connected, Some(old), Some(adapter), None) =
+        let (SocketPhase::Connected, Some(old), Some(adapter), None) =
             (&state.phase, &state.channel, &state.adapter, &state.successor)
         else {
             return false;
@@ -407,7 +408,7 @@ impl Socket {
         let again = {
             let mut state = lock(&self.state);
             state.successor = None;
-            (up && matches!(state.phase, Phase::Connected)).then(|| {
+            (up && matches!(state.phase, SocketPhase::Connected)).then(|| {
                 state.channel = Some(Arc::clone(successor));
                 state.awaits_successor = false;
                 state.registrations.move_to(successor);

@@ -19,7 +19,7 @@ use crate::region::Region;
 
 /// Where a socket stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Phase {
+pub(crate) enum SocketPhase {
     #[default]
     Created,
     Bound,
@@ -45,8 +45,8 @@ pub(crate) struct Posted {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
-    pub(crate) phase: Phase,
+pub(crate) struct SocketState {
+    pub(crate) phase: SocketPhase,
     pub(crate) local: Option<SocketAddr>,
     /// Event object and mask of `WSPEventSelect`.
     pub(crate) select: Option<(usize, i32)>,
@@ -84,9 +84,9 @@ pub(crate) struct Parts {
     handover: Option<Arc<Handover>>,
 }
 
-impl State {
+impl SocketState {
     /// The socket is of no use from here on: its registrations end, and its parts are the caller's.
-    pub(crate) fn retire(&mut self, phase: Phase) -> Parts {
+    pub(crate) fn retire(&mut self, phase: SocketPhase) -> Parts {
         self.phase = phase;
         self.registrations.end();
         Parts {
@@ -104,7 +104,7 @@ pub(crate) struct Socket {
     pub(crate) provider: Weak<Provider>,
     pub(crate) number: usize,
     pub(crate) handle: usize,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<SocketState>,
     pub(crate) changed: Condvar,
     /// Completions are taken off the queue by one thread at a time, so that they stay in order.
     pub(crate) draining: Mutex<()>,
@@ -135,18 +135,18 @@ impl Socket {
     }
 
     /// The connection, if there is one and it has not failed; else what a call gets that needs one.
-    pub(crate) fn channel(state: &State) -> Result<Arc<Connection>> {
+    pub(crate) fn channel(state: &SocketState) -> Result<Arc<Connection>> {
         match &state.phase {
-            Phase::Connected => state.channel.clone().ok_or(Error::WSAENOTCONN),
-            Phase::Failed(error) => Err(*error),
-            Phase::Closed => Err(Error::WSAENOTSOCK),
-            Phase::Suspended => Err(Error::WSAEINVAL),
+            SocketPhase::Connected => state.channel.clone().ok_or(Error::WSAENOTCONN),
+            SocketPhase::Failed(error) => Err(*error),
+            SocketPhase::Closed => Err(Error::WSAENOTSOCK),
+            SocketPhase::Suspended => Err(Error::WSAEINVAL),
             _ => Err(Error::WSAENOTCONN),
         }
     }
 
     /// Something that the switch selected has happened.
-    pub(crate) fn happened(self: &Arc<Self>, state: &mut State, what: i32) {
+    pub(crate) fn happened(self: &Arc<Self>, state: &mut SocketState, what: i32) {
         state.happened |= what;
         let Some((event, _)) = state.select.filter(|(_, mask)| mask & what != 0) else { return };
         if let Ok(provider) = self.provider() {
@@ -185,9 +185,9 @@ impl Socket {
     }
 
     /// The connection is gone: later calls get the same error at once (WSD X-10).
-    pub(crate) fn fail(&self, state: &mut State, error: Error) {
-        if matches!(state.phase, Phase::Connected | Phase::Connecting) {
-            state.phase = Phase::Failed(error);
+    pub(crate) fn fail(&self, state: &mut SocketState, error: Error) {
+        if matches!(state.phase, SocketPhase::Connected | SocketPhase::Connecting) {
+            state.phase = SocketPhase::Failed(error);
             self.changed.notify_all();
         }
     }

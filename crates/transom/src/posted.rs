@@ -27,10 +27,10 @@ use crate::{Error, ErrorKind, Result, Rights};
 /// ```
 #[must_use = "the request is under way, but its outcome is only told here: .await or .wait() it"]
 pub struct Posted<T> {
-    state: State<T>,
+    state: PendingState<T>,
 }
 
-enum State<T> {
+enum PendingState<T> {
     /// The result is here.
     Ready(Option<Result<T>>),
     /// The result will be in a cell.
@@ -71,13 +71,13 @@ impl<T> Unpin for Posted<T> {}
 impl Posted<()> {
     pub(crate) fn cell(endpoint: &Arc<Endpoint>, key: Key, summary: RequestSummary) -> Posted<()> {
         let endpoint = Arc::clone(endpoint);
-        Posted { state: State::Cell { endpoint, key, summary, value: || () } }
+        Posted { state: PendingState::Cell { endpoint, key, summary, value: || () } }
     }
 }
 
 impl<T> Posted<T> {
     pub(crate) fn ready(result: Result<T>) -> Posted<T> {
-        Posted { state: State::Ready(Some(result)) }
+        Posted { state: PendingState::Ready(Some(result)) }
     }
 
     /// Block until the result is there. Makes progress itself; no other thread has to wake it.
@@ -104,9 +104,11 @@ impl<T> Posted<T> {
 
     fn block(&mut self, timeout: Option<Duration>) -> Option<Result<T>> {
         let (endpoint, summary) = match &mut self.state {
-            State::Ready(result) => return Some(result.take().unwrap_or_else(|| Err(twice()))),
-            State::Fetched => return Some(Err(twice())),
-            State::Cell { endpoint, summary, .. } => (Arc::clone(endpoint), *summary),
+            PendingState::Ready(result) => {
+                return Some(result.take().unwrap_or_else(|| Err(twice())));
+            }
+            PendingState::Fetched => return Some(Err(twice())),
+            PendingState::Cell { endpoint, summary, .. } => (Arc::clone(endpoint), *summary),
         };
         let fetched = endpoint.block(&summary, timeout, || match self.fetch(None) {
             Poll::Ready(result) => Some(result),
@@ -120,16 +122,18 @@ impl<T> Posted<T> {
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.state {
-            State::Cell { endpoint, key, .. } => endpoint.is_done(*key),
+            PendingState::Cell { endpoint, key, .. } => endpoint.is_done(*key),
             _ => true,
         }
     }
 
     fn fetch(&mut self, waker: Option<&Waker>) -> Poll<Result<T>> {
         let result = match &mut self.state {
-            State::Ready(result) => result.take().unwrap_or_else(|| Err(twice())),
-            State::Fetched => Err(twice()),
-            State::Cell { endpoint, key, summary, value } => match endpoint.claim(*key, waker) {
+            PendingState::Ready(result) => result.take().unwrap_or_else(|| Err(twice())),
+            PendingState::Fetched => Err(twice()),
+            PendingState::Cell { endpoint, key, summary, value } => match endpoint
+                .claim(*key, waker)
+            {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => Err(twice()),
                 Poll::Ready(Some(Ok(()))) => Ok(value()),
@@ -143,7 +147,7 @@ impl<T> Posted<T> {
                 Poll::Ready(Some(Err(done))) => Err(endpoint.failed(&done, &summary.to_string())),
             },
         };
-        self.state = State::Fetched;
+        self.state = PendingState::Fetched;
         Poll::Ready(result)
     }
 }
@@ -160,7 +164,7 @@ impl<T> Future for Posted<T> {
         if let Poll::Ready(result) = self.fetch(Some(context.waker())) {
             return Poll::Ready(result);
         }
-        if let State::Cell { endpoint, .. } = &self.state {
+        if let PendingState::Cell { endpoint, .. } = &self.state {
             endpoint.await_more();
         }
         self.fetch(Some(context.waker()))
@@ -169,7 +173,7 @@ impl<T> Future for Posted<T> {
 
 impl<T> Drop for Posted<T> {
     fn drop(&mut self) {
-        if let State::Cell { endpoint, key, .. } = &self.state {
+        if let PendingState::Cell { endpoint, key, .. } = &self.state {
             endpoint.abandon(*key);
         }
     }
@@ -178,7 +182,7 @@ impl<T> Drop for Posted<T> {
 impl<T> fmt::Debug for Posted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Cell { summary, .. } => write!(f, "Posted({summary})"),
+            PendingState::Cell { summary, .. } => write!(f, "Posted({summary})"),
             _ => f.write_str("Posted"),
         }
     }

@@ -179,20 +179,20 @@ impl Held {
 }
 
 /// The state of both versions, in the order of [`VERSIONS`].
-pub(crate) type State = [Held; 2];
+pub(crate) type CatalogueState = [Held; 2];
 
 /// The state in which both versions are not installed.
-pub(crate) fn nothing() -> State {
+pub(crate) fn nothing() -> CatalogueState {
     [Held::default(), Held::default()]
 }
 
 /// The state in which both versions are installed with this library.
-pub(crate) fn installed(library: &str) -> State {
+pub(crate) fn installed(library: &str) -> CatalogueState {
     VERSIONS.map(|version| Held { library: Some(library.to_owned()), entries: version.entries() })
 }
 
 /// The state now.
-pub(crate) fn look(catalogue: &impl Catalogue) -> Answer<State> {
+pub(crate) fn look(catalogue: &impl Catalogue) -> Answer<CatalogueState> {
     let all = catalogue.entries()?;
     let held = |version| held(catalogue, &all, version);
     Ok([held(VERSIONS[0])?, held(VERSIONS[1])?])
@@ -234,7 +234,10 @@ pub(crate) struct Failed {
 
 /// Gets the catalogue to `wanted`, and says whether that changed anything. Whatever fails on the
 /// way, Transom's entries are put back to what they were.
-pub(crate) fn change(catalogue: &mut impl Catalogue, wanted: &State) -> Result<bool, Failed> {
+pub(crate) fn change(
+    catalogue: &mut impl Catalogue,
+    wanted: &CatalogueState,
+) -> Result<bool, Failed> {
     let untouched = |cause| Failed { cause, restored: Ok(()) };
     let refused = |refused| untouched(Cause::Refused(refused));
     let before = others(catalogue.entries().map_err(refused)?);
@@ -253,7 +256,7 @@ pub(crate) fn change(catalogue: &mut impl Catalogue, wanted: &State) -> Result<b
 }
 
 /// Makes each version what `wanted` says, by the catalogue's own account of what it is.
-fn apply(catalogue: &mut impl Catalogue, wanted: &State) -> Answer<()> {
+fn apply(catalogue: &mut impl Catalogue, wanted: &CatalogueState) -> Answer<()> {
     for (version, wanted) in VERSIONS.into_iter().zip(wanted) {
         let all = catalogue.entries()?;
         let now = held(catalogue, &all, version)?;
@@ -270,7 +273,11 @@ fn apply(catalogue: &mut impl Catalogue, wanted: &State) -> Answer<()> {
     Ok(())
 }
 
-fn compare(catalogue: &impl Catalogue, wanted: &State, before: &[Entry]) -> Result<(), Cause> {
+fn compare(
+    catalogue: &impl Catalogue,
+    wanted: &CatalogueState,
+    before: &[Entry],
+) -> Result<(), Cause> {
     let now = look(catalogue).map_err(Cause::Refused)?;
     if now != *wanted {
         return Err(Cause::NotRecorded);

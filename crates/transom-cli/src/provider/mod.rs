@@ -13,7 +13,9 @@ use clap::{Args as ClapArgs, Subcommand};
 
 use transom_command::exit::{Exit, Failure, Outcome};
 
-use catalogue::{Cause, Failed, Held, Refused, State, VERSIONS, change, installed, look, nothing};
+use catalogue::{
+    CatalogueState, Cause, Failed, Held, Refused, VERSIONS, change, installed, look, nothing,
+};
 
 /// Commands about the provider of NetworkDirect.
 #[derive(Debug, Subcommand)]
@@ -105,7 +107,7 @@ fn catalogue_path(file: &Path) -> Outcome<String> {
 }
 
 /// Prints a line for each version.
-fn status(state: &State, is_there: impl Fn(&Path) -> bool) -> Outcome {
+fn status(state: &CatalogueState, is_there: impl Fn(&Path) -> bool) -> Outcome {
     let mut wrong = 0;
     for (version, held) in VERSIONS.into_iter().zip(state) {
         let (sound, standing) = standing(held, &version.entries(), &is_there);

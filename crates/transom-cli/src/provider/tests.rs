@@ -62,7 +62,7 @@ impl Book {
     /// Each state that a machine may be in before a command.
     fn each() -> Vec<(&'static str, Book)> {
         let empty = Book::new();
-        let with = |state: &State| {
+        let with = |state: &CatalogueState| {
             let mut book = Book::new();
             assert_eq!(change(&mut book, state), Ok(true));
             book.calls.set(0);
@@ -106,7 +106,7 @@ impl Book {
         ours.cloned().collect()
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> CatalogueState {
         look(&Book { fault: Fault::Nothing, ..self.clone() }).unwrap()
     }
 }
@@ -166,7 +166,7 @@ impl Catalogue for Book {
     }
 }
 
-fn targets() -> [(&'static str, State); 2] {
+fn targets() -> [(&'static str, CatalogueState); 2] {
     [("install", installed(HERE)), ("remove", nothing())]
 }
 

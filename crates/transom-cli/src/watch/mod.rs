@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::inspect::not_answered;
 use sampler::Sampler;
-use state::{Input, State};
+use state::{Input, WatchState};
 use transom_command::exit::{Exit, Failure, Outcome, system};
 
 /// Signals that end this program.
@@ -124,7 +124,7 @@ fn watch(
 ) -> std::io::Result<()> {
     // https://no-color.org: set, and not empty.
     let colour = transom_os::environment::variable("NO_COLOR").is_none();
-    let mut state = State::new(only, colour);
+    let mut state = WatchState::new(only, colour);
     let sampler = Sampler::start(only);
     while ended.load(Ordering::Relaxed) == 0 {
         sampler.samples().for_each(|sample| state.apply(sample));

@@ -143,7 +143,7 @@ const REFUSALS: usize = 1000;
 
 /// Everything that a frame shows.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct WatchState {
     /// The only process that is watched, if the user has named one.
     only: Option<u32>,
     pub(crate) colour: bool,
@@ -165,9 +165,9 @@ pub(crate) struct State {
     pub(crate) scroll: u16,
 }
 
-impl State {
-    pub(crate) fn new(only: Option<u32>, colour: bool) -> State {
-        State {
+impl WatchState {
+    pub(crate) fn new(only: Option<u32>, colour: bool) -> WatchState {
+        WatchState {
             only,
             colour,
             held: false,

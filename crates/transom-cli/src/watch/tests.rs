@@ -7,19 +7,19 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 use transom_inspect::{Connection, Hex, Process, Queue, Record, Refusal, Region, Uses, Window};
 
-use super::state::{Input, Pane, Part, Sample, State};
+use super::state::{Input, Pane, Part, Sample, WatchState};
 use super::view;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (200, 50)];
 
 /// The lines of the screen.
-fn screen(state: &State, (width, height): (u16, u16)) -> Vec<String> {
+fn screen(state: &WatchState, (width, height): (u16, u16)) -> Vec<String> {
     let buffer = buffer(state, (width, height));
     let cell = |x, y| buffer.cell((x, y)).unwrap().symbol().to_owned();
     (0..height).map(|y| (0..width).map(|x| cell(x, y)).collect()).collect()
 }
 
-fn buffer(state: &State, (width, height): (u16, u16)) -> ratatui::buffer::Buffer {
+fn buffer(state: &WatchState, (width, height): (u16, u16)) -> ratatui::buffer::Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| view::draw(frame, state)).unwrap();
     terminal.backend().buffer().clone()
@@ -125,14 +125,14 @@ fn sample(
 }
 
 /// The processes are known before the records of the first one are asked for.
-fn watched(records: Vec<Record>) -> State {
-    let mut state = State::new(None, true);
+fn watched(records: Vec<Record>) -> WatchState {
+    let mut state = WatchState::new(None, true);
     state.apply(sample(0, vec![process(4711, "mistake", 0)], Vec::new()));
     state.apply(sample(1, vec![process(4711, "mistake", 0)], records));
     state
 }
 
-fn keys(state: &mut State, inputs: &[Input]) {
+fn keys(state: &mut WatchState, inputs: &[Input]) {
     for input in inputs {
         assert!(state.input(*input), "{input:?} leaves");
     }
@@ -141,7 +141,7 @@ fn keys(state: &mut State, inputs: &[Input]) {
 #[test]
 fn no_process_is_said_with_the_way_to_start_one() {
     for size in SIZES {
-        let mut state = State::new(None, true);
+        let mut state = WatchState::new(None, true);
         has(&screen(&state, size), &["asking"]);
         state.apply(Sample::default());
         let lines = screen(&state, size);
@@ -199,7 +199,7 @@ fn uses_and_their_rates_are_shown() {
     state.pane = Pane::Memory;
     keys(&mut state, &[Input::Sort; 5]);
     assert_eq!(state.order(Pane::Memory).0, "uses of late");
-    let token = |state: &State, row: usize| match &state.memory[row] {
+    let token = |state: &WatchState, row: usize| match &state.memory[row] {
         Part::Window(one) => one.token,
         Part::Region(one) => one.token,
     };
@@ -287,7 +287,7 @@ fn more_rows_than_fit_are_counted_and_reached() {
 fn long_and_strange_names_stay_in_their_columns() {
     let names = ["x".repeat(5000), "漢".repeat(300), format!("\u{1b}[31m\n{}", "y".repeat(300))];
     for (size, name) in SIZES.into_iter().flat_map(|size| names.iter().map(move |n| (size, n))) {
-        let mut state = State::new(None, true);
+        let mut state = WatchState::new(None, true);
         state.apply(sample(0, vec![process(4711, name, 0)], Vec::new()));
         state.apply(sample(1, vec![process(4711, name, 0)], vec![connection(5)]));
         let lines = screen(&state, size);
@@ -359,9 +359,9 @@ fn refusals_arrive_and_open() {
 #[test]
 fn lists_are_sorted_by_any_column_and_backwards() {
     let all = || vec![process(1, "zoo", 5), process(2, "ant", 0), process(3, "bee", 9)];
-    let mut state = State::new(None, true);
+    let mut state = WatchState::new(None, true);
     state.apply(sample(0, all(), Vec::new()));
-    let order = |state: &State| -> Vec<u32> {
+    let order = |state: &WatchState| -> Vec<u32> {
         state.processes.iter().map(|seen| seen.process.pid).collect()
     };
     assert_eq!(order(&state), [1, 2, 3]);
@@ -380,7 +380,7 @@ fn lists_are_sorted_by_any_column_and_backwards() {
 
 #[test]
 fn one_process_alone_has_no_list_of_processes() {
-    let mut state = State::new(Some(4711), false);
+    let mut state = WatchState::new(Some(4711), false);
     state.apply(sample(1, vec![process(4711, "mistake", 1)], vec![refusal(1, 0)]));
     for size in SIZES {
         let lines = screen(&state, size);

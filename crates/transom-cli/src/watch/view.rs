@@ -1,4 +1,4 @@
-//! From a [`State`] to a screen. Nothing here asks, waits or remembers.
+//! From a [`WatchState`] to a screen. Nothing here asks, waits or remembers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table, TableState};
 use transom_inspect::{Connection, Queue, Record};
 
-use super::state::{Answers, Pane, Part, Refused, Seen, State};
+use super::state::{Answers, Pane, Part, Refused, Seen, WatchState};
 use crate::inspect::page;
 use transom_command::show;
 
@@ -46,7 +46,7 @@ impl Theme {
 }
 
 /// Draw everything.
-pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &WatchState) {
     let theme = Theme { colour: state.colour };
     let all = frame.area();
     let [top, middle, bottom] =
@@ -75,7 +75,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
 
 /// The height of each list: what its rows need if that fits, and otherwise the same for all, with more
 /// for the one where the user is.
-fn heights(state: &State, height: u16) -> Vec<u16> {
+fn heights(state: &WatchState, height: u16) -> Vec<u16> {
     /// Title, head and a row.
     const LEAST: u16 = 3;
     let panes = state.panes();
@@ -104,7 +104,7 @@ fn heights(state: &State, height: u16) -> Vec<u16> {
     heights
 }
 
-fn heading(state: &State, theme: &Theme, width: u16) -> Line<'static> {
+fn heading(state: &WatchState, theme: &Theme, width: u16) -> Line<'static> {
     let mut spans = vec![Span::styled("transom watch", theme.title(true))];
     if let Some(seen) = state.process() {
         let process = &seen.process;
@@ -134,7 +134,7 @@ fn heading(state: &State, theme: &Theme, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-fn help(state: &State, theme: &Theme) -> Line<'static> {
+fn help(state: &WatchState, theme: &Theme) -> Line<'static> {
     let keys: &[(&str, &str)] = if state.open.is_some() {
         &[("up/down", "scroll"), ("Enter", "close"), ("q", "quit")]
     } else {
@@ -159,7 +159,7 @@ fn help(state: &State, theme: &Theme) -> Line<'static> {
     Line::from(spans)
 }
 
-fn empty(frame: &mut Frame<'_>, state: &State, area: Rect) {
+fn empty(frame: &mut Frame<'_>, state: &WatchState, area: Rect) {
     let words = if state.sampled {
         "No process of this user answers.\n\nStart one with TRANSOM_INSPECT=1, or with transom run \
          --inspect.\nEach one appears here as soon as it has opened an adapter."
@@ -248,7 +248,7 @@ fn columns(pane: Pane, wide: bool) -> Columns {
     }
 }
 
-fn list(frame: &mut Frame<'_>, state: &State, theme: &Theme, pane: Pane, area: Rect) {
+fn list(frame: &mut Frame<'_>, state: &WatchState, theme: &Theme, pane: Pane, area: Rect) {
     let wide = area.width >= WIDE;
     let columns = columns(pane, wide);
     let rows = state.rows(pane);
@@ -304,7 +304,7 @@ fn list(frame: &mut Frame<'_>, state: &State, theme: &Theme, pane: Pane, area: R
     frame.render_stateful_widget(table, area, &mut at);
 }
 
-fn title(state: &State, pane: Pane, first: usize, last: usize) -> String {
+fn title(state: &WatchState, pane: Pane, first: usize, last: usize) -> String {
     let rows = state.rows(pane);
     let name = match pane {
         Pane::Processes => "processes",
@@ -324,7 +324,7 @@ fn title(state: &State, pane: Pane, first: usize, last: usize) -> String {
     }
 }
 
-fn nothing(state: &State, pane: Pane) -> &'static str {
+fn nothing(state: &WatchState, pane: Pane) -> &'static str {
     match (pane, state.process().map(|seen| &seen.answers)) {
         (_, Some(Answers::No(_))) => "the process does not answer",
         (Pane::Processes, _) => "none",
@@ -466,7 +466,12 @@ fn short_scope(scope: &str) -> String {
     short.replace("queue pair", "QP")
 }
 
-fn of_refusal(state: &State, refused: &Refused, wide: bool, theme: &Theme) -> (Vec<String>, Style) {
+fn of_refusal(
+    state: &WatchState,
+    refused: &Refused,
+    wide: bool,
+    theme: &Theme,
+) -> (Vec<String>, Style) {
     let one = &refused.record;
     let ago = state.now.as_nanos().cast_signed() - refused.at_ns;
     let style = if ago < NEW_NS { theme.bad() } else { theme.with(Color::Red) };
@@ -501,7 +506,7 @@ fn asked(one: &transom_inspect::Refusal) -> String {
 
 fn opened(
     frame: &mut Frame<'_>,
-    state: &State,
+    state: &WatchState,
     theme: &Theme,
     title: &str,
     record: &Record,

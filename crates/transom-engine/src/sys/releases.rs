@@ -96,13 +96,13 @@ impl Release {
 /// The queue of one process: a forked child has neither the thread nor what waits for it.
 struct Queue {
     generation: u64,
-    state: Mutex<State>,
+    state: Mutex<ReleaseState>,
     changed: Condvar,
     waiting: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+struct ReleaseState {
     releases: VecDeque<Release>,
     keepers: usize,
     runs: bool,
@@ -136,12 +136,12 @@ fn queue() -> &'static Queue {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReleaseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Start the thread if there is none.
-    fn serve(&'static self, state: &mut State) -> std::io::Result<()> {
+    fn serve(&'static self, state: &mut ReleaseState) -> std::io::Result<()> {
         if !state.runs {
             spawn_quiet("transom-release", || self.run())?;
             state.runs = true;

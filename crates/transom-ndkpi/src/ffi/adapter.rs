@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::handle::{Kind, free, new};
+use super::handle::{HandleKind, free, new};
 use super::{Context, created, on, query_extension, request_done, with_or};
 use crate::deliver::Mode;
 use crate::dispatch::{
@@ -31,7 +31,7 @@ static TABLE: AdapterDispatch = AdapterDispatch {
     release_lam,
 };
 
-impl Kind for Adapter {
+impl HandleKind for Adapter {
     const TYPE: ObjectType = ObjectType::Adapter;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

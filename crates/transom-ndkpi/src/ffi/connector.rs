@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use transom_engine::raw::ReadLimits;
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::{Context, address, close, on, query_extension, request_done};
 use crate::dispatch::{
     CloseCompletion, ConnectorDispatch, DisconnectEvent, DisconnectEventEx, RequestCompletion,
@@ -31,7 +31,7 @@ static TABLE: ConnectorDispatch = ConnectorDispatch {
     accept_ex,
 };
 
-impl Kind for Connector {
+impl HandleKind for Connector {
     const TYPE: ObjectType = ObjectType::Connector;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

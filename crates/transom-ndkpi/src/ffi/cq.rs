@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use transom_engine::{Completion, CompletionFlags, CompletionKind};
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::{close, on, query_extension, request_done, with_or};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, CqDispatch, RequestCompletion};
@@ -23,7 +23,7 @@ static TABLE: CqDispatch = CqDispatch {
     get_results_ex,
 };
 
-impl Kind for Cq {
+impl HandleKind for Cq {
     const TYPE: ObjectType = ObjectType::Cq;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

@@ -14,13 +14,13 @@ struct Handle<T> {
 }
 
 /// An object with a handle.
-pub(super) trait Kind: Send + Sync + 'static {
+pub(super) trait HandleKind: Send + Sync + 'static {
     const TYPE: ObjectType;
     fn table() -> *const c_void;
 }
 
 /// A handle for an object (NDK OB-1).
-pub(super) fn new<T: Kind>(version: Version, inner: Arc<T>) -> *mut Object {
+pub(super) fn new<T: HandleKind>(version: Version, inner: Arc<T>) -> *mut Object {
     let header = ObjectHeader {
         version,
         object_type: T::TYPE as u32,
@@ -34,7 +34,7 @@ pub(super) fn new<T: Kind>(version: Version, inner: Arc<T>) -> *mut Object {
 ///
 /// # Safety
 /// `object` is NULL or a live handle.
-pub(super) unsafe fn get<T: Kind>(object: *mut Object) -> Option<Arc<T>> {
+pub(super) unsafe fn get<T: HandleKind>(object: *mut Object) -> Option<Arc<T>> {
     // SAFETY: this function's contract; every handle begins with a header.
     let header = unsafe { object.cast::<ObjectHeader>().as_ref() }?;
     if header.object_type != T::TYPE as u32 {
@@ -49,7 +49,7 @@ pub(super) unsafe fn get<T: Kind>(object: *mut Object) -> Option<Arc<T>> {
 ///
 /// # Safety
 /// `object` is a live handle of this type, and is not used again.
-pub(super) unsafe fn free<T: Kind>(object: *mut Object) {
+pub(super) unsafe fn free<T: HandleKind>(object: *mut Object) {
     // SAFETY: this function's contract; made by `Box::into_raw` in `new`.
     drop(unsafe { Box::from_raw(object.cast::<Handle<T>>()) });
 }

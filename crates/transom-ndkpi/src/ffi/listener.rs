@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::{address, close, on, query_extension, request_done, with_or};
 use crate::dispatch::{CloseCompletion, ListenerDispatch, RequestCompletion};
 use crate::objects::Listener;
@@ -18,7 +18,7 @@ static TABLE: ListenerDispatch = ListenerDispatch {
     control_connect_events,
 };
 
-impl Kind for Listener {
+impl HandleKind for Listener {
     const TYPE: ObjectType = ObjectType::Listener;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::{close, on, query_extension, request_done, with_or};
 use crate::dispatch::{CloseCompletion, MrDispatch, MwDispatch, RequestCompletion};
 use crate::mdl::{Chain, Mdl};
@@ -23,14 +23,14 @@ static MR_TABLE: MrDispatch = MrDispatch {
 static MW_TABLE: MwDispatch =
     MwDispatch { close: close_mw, query_extension, get_remote_token: get_window_token };
 
-impl Kind for Mr {
+impl HandleKind for Mr {
     const TYPE: ObjectType = ObjectType::Mr;
     fn table() -> *const c_void {
         (&raw const MR_TABLE).cast()
     }
 }
 
-impl Kind for Mw {
+impl HandleKind for Mw {
     const TYPE: ObjectType = ObjectType::Mw;
     fn table() -> *const c_void {
         (&raw const MW_TABLE).cast()

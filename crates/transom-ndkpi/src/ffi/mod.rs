@@ -25,7 +25,7 @@ use crate::dispatch::{CloseCompletion, CreateCompletion, RequestCompletion};
 use crate::life::Life;
 use crate::objects::{Adapter, Pd};
 use crate::types::{ExtensionInterface, Guid, Object, ObjectHeader, Version};
-use handle::{Kind, free, new};
+use handle::{HandleKind, free, new};
 
 /// The checks that a function's arguments must pass to be looked at any further. NULL and objects
 /// of another kind are recognised here, and only here.
@@ -38,7 +38,7 @@ pub(super) trait Found: Sized {
     unsafe fn find(from: Self::From) -> Option<Self>;
 }
 
-impl<T: Kind> Found for Arc<T> {
+impl<T: HandleKind> Found for Arc<T> {
     type From = *mut Object;
 
     unsafe fn find(object: *mut Object) -> Option<Arc<T>> {
@@ -138,7 +138,7 @@ fn request_done(callback: RequestCompletion, context: *mut c_void) -> Done<()> {
 }
 
 /// Objects that others are created from.
-trait Parent: Kind {
+trait Parent: HandleKind {
     fn adapter(&self) -> &Adapter;
     fn life(&self) -> &Arc<Life>;
 }
@@ -165,7 +165,7 @@ impl Parent for Pd {
 ///
 /// # Safety
 /// `out` is NULL or may be written.
-unsafe fn created<T: Kind>(
+unsafe fn created<T: HandleKind>(
     parent: &impl Parent,
     (completion, context): (CreateCompletion, *mut c_void),
     out: *mut *mut Object,
@@ -212,7 +212,7 @@ unsafe fn created<T: Kind>(
 ///
 /// # Safety
 /// `header` came from a create function of this type, or a connect event, and is not used again.
-unsafe fn close<T: Kind>(
+unsafe fn close<T: HandleKind>(
     header: *mut ObjectHeader,
     (completion, context): (CloseCompletion, *mut c_void),
     close: impl FnOnce(&Arc<T>, Box<dyn FnOnce() + Send>) -> Status,

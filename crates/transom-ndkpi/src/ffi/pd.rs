@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::handle::{Kind, get};
+use super::handle::{HandleKind, get};
 use super::{Context, close, created, on, query_extension, with_or};
 use crate::dispatch::{CloseCompletion, CreateCompletion, PdDispatch, SrqNotification};
 use crate::objects::{Cq, Pd, QpLimits, Srq};
@@ -21,7 +21,7 @@ static TABLE: PdDispatch = PdDispatch {
     get_privileged_memory_region_token,
 };
 
-impl Kind for Pd {
+impl HandleKind for Pd {
     const TYPE: ObjectType = ObjectType::Pd;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

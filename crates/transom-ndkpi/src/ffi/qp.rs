@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use transom_engine::{Data, Sge as EngineSge};
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::{Found, close, on, query_extension, with_or};
 use crate::Status;
 use crate::dispatch::{CloseCompletion, QpDispatch};
@@ -27,7 +27,7 @@ static TABLE: QpDispatch = QpDispatch {
     send_and_invalidate,
 };
 
-impl Kind for Qp {
+impl HandleKind for Qp {
     const TYPE: ObjectType = ObjectType::Qp;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

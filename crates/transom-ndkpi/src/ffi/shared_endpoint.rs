@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::{address, close, on, query_extension};
 use crate::dispatch::{CloseCompletion, SharedEndpointDispatch};
 use crate::objects::SharedEndpoint;
@@ -12,7 +12,7 @@ use crate::types::{Object, ObjectHeader, ObjectType};
 static TABLE: SharedEndpointDispatch =
     SharedEndpointDispatch { close: close_endpoint, query_extension, get_local_address };
 
-impl Kind for SharedEndpoint {
+impl HandleKind for SharedEndpoint {
     const TYPE: ObjectType = ObjectType::SharedEndpoint;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

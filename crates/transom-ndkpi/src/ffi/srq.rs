@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::handle::Kind;
+use super::handle::HandleKind;
 use super::qp::{number, translated};
 use super::{close, on, query_extension, request_done};
 use crate::dispatch::{CloseCompletion, RequestCompletion, SrqDispatch};
@@ -12,7 +12,7 @@ use crate::types::{Object, ObjectHeader, ObjectType, Sge};
 
 static TABLE: SrqDispatch = SrqDispatch { close: close_srq, query_extension, modify, receive };
 
-impl Kind for Srq {
+impl HandleKind for Srq {
     const TYPE: ObjectType = ObjectType::Srq;
     fn table() -> *const c_void {
         (&raw const TABLE).cast()

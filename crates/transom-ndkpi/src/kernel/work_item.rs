@@ -21,11 +21,11 @@ pub struct WorkItem {
 }
 
 struct Workers {
-    state: Mutex<State>,
+    state: Mutex<WorkState>,
     queued: Condvar,
 }
 
-struct State {
+struct WorkState {
     jobs: VecDeque<Job>,
     /// Threads that wait for a job, and threads in all.
     idle: usize,
@@ -33,7 +33,7 @@ struct State {
 }
 
 static WORKERS: Workers = Workers {
-    state: Mutex::new(State { jobs: VecDeque::new(), idle: 0, threads: 0 }),
+    state: Mutex::new(WorkState { jobs: VecDeque::new(), idle: 0, threads: 0 }),
     queued: Condvar::new(),
 };
 
@@ -44,7 +44,7 @@ impl Workers {
         if state.threads == 0 { self.start(&mut state) } else { Ok(()) }
     }
 
-    fn start(&'static self, state: &mut State) -> io::Result<()> {
+    fn start(&'static self, state: &mut WorkState) -> io::Result<()> {
         let worker = std::thread::Builder::new().name("transom-work".into());
         worker.spawn(move || self.work())?;
         state.threads += 1;

@@ -24,11 +24,11 @@ pub struct Mr {
     pub(crate) life: Arc<Life>,
     pub(crate) pd: Arc<Pd>,
     fast: bool,
-    state: Mutex<State>,
+    state: Mutex<RegionState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum RegionState {
     Created,
     /// Between the call and the end of its completion, in either direction.
     Changing,
@@ -50,7 +50,7 @@ pub(crate) struct Fast {
 impl Mr {
     pub(crate) fn new(pd: &Arc<Pd>, fast: bool) -> Arc<Mr> {
         let life = Life::new(&pd.adapter.deliverer, &[&pd.life]);
-        Arc::new(Mr { life, pd: Arc::clone(pd), fast, state: Mutex::new(State::Created) })
+        Arc::new(Mr { life, pd: Arc::clone(pd), fast, state: Mutex::new(RegionState::Created) })
     }
 
     /// `NdkRegisterMr`. The chain is read before the call returns and never afterwards (NDK MR-9).
@@ -87,10 +87,10 @@ impl Mr {
         };
         {
             let mut state = lock(&self.state);
-            if !matches!(*state, State::Created) {
+            if !matches!(*state, RegionState::Created) {
                 return Status::INVALID_DEVICE_STATE; // NDK MR-18
             }
-            *state = State::Changing;
+            *state = RegionState::Changing;
         }
         let at_once = found.segments.len() <= AT_ONCE;
         let mr = Arc::clone(self);
@@ -126,8 +126,8 @@ impl Mr {
             made.map_err(register_error).inspect_err(|_| adapter.registration_gone())
         });
         let (state, status) = match made {
-            Ok(region) => (State::Registered(region), Status::SUCCESS),
-            Err(status) => (State::Created, status),
+            Ok(region) => (RegionState::Registered(region), Status::SUCCESS),
+            Err(status) => (RegionState::Created, status),
         };
         *lock(&self.state) = state;
         status
@@ -145,13 +145,13 @@ impl Mr {
         }
         {
             let mut state = lock(&self.state);
-            let State::Registered(region) = *state else {
+            let RegionState::Registered(region) = *state else {
                 return Status::INVALID_DEVICE_STATE; // NDK DR-4
             };
             if let Err(error) = self.pd.adapter.raw.deregister(region) {
                 return deregister_error(error);
             }
-            *state = State::Created;
+            *state = RegionState::Created;
         }
         self.pd.adapter.registration_gone();
         self.finish(Status::SUCCESS, done)
@@ -178,13 +178,15 @@ impl Mr {
         let mut state = lock(&self.state);
         let adapter = &self.pd.adapter.raw;
         let region = match *state {
-            State::Created => adapter.reserve_region(self.pd.raw).map_err(Status::from),
-            State::Fast(fast) if !adapter.touches(fast.region, 0, u64::MAX) => Ok(fast.region),
+            RegionState::Created => adapter.reserve_region(self.pd.raw).map_err(Status::from),
+            RegionState::Fast(fast) if !adapter.touches(fast.region, 0, u64::MAX) => {
+                Ok(fast.region)
+            }
             _ => return Status::INVALID_DEVICE_STATE,
         };
         let status = match region {
             Ok(region) => {
-                *state = State::Fast(Fast { region, pages, remote });
+                *state = RegionState::Fast(Fast { region, pages, remote });
                 Status::SUCCESS
             }
             Err(status) => status,
@@ -199,7 +201,7 @@ impl Mr {
             return Err(Status::INVALID_DEVICE_REQUEST); // NDK INV-1, FR-1
         }
         match *lock(&self.state) {
-            State::Fast(fast) => Ok(fast),
+            RegionState::Fast(fast) => Ok(fast),
             _ => Err(Status::INVALID_DEVICE_STATE),
         }
     }
@@ -214,8 +216,8 @@ impl Mr {
     #[must_use]
     pub fn token(&self) -> u32 {
         match *lock(&self.state) {
-            State::Registered(region) | State::Fast(Fast { region, .. }) => region.0,
-            State::Created | State::Changing => 0,
+            RegionState::Registered(region) | RegionState::Fast(Fast { region, .. }) => region.0,
+            RegionState::Created | RegionState::Changing => 0,
         }
     }
 
@@ -225,7 +227,7 @@ impl Mr {
             return Err(Status::INVALID_PARAMETER);
         }
         match *lock(&self.state) {
-            State::Registered(region) => Ok(region),
+            RegionState::Registered(region) => Ok(region),
             _ => Err(Status::INVALID_DEVICE_STATE),
         }
     }
@@ -235,15 +237,15 @@ impl Mr {
         let _call = Call::enter();
         let mr = Arc::clone(self);
         let end = move || {
-            let state = std::mem::replace(&mut *lock(&mr.state), State::Changing);
+            let state = std::mem::replace(&mut *lock(&mr.state), RegionState::Changing);
             let adapter = &mr.pd.adapter;
             match state {
-                State::Registered(region) => {
+                RegionState::Registered(region) => {
                     adapter.raw.close_region(region);
                     adapter.registration_gone();
                 }
-                State::Fast(fast) => adapter.raw.close_region(fast.region),
-                State::Created | State::Changing => {}
+                RegionState::Fast(fast) => adapter.raw.close_region(fast.region),
+                RegionState::Created | RegionState::Changing => {}
             }
         };
         self.life.close(Box::new(end), Box::new(done))

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Capture {
     options: CaptureOptions,
-    state: Mutex<State>,
+    state: Mutex<CaptureState>,
     /// Something waits to be written.
     work: Condvar,
     /// Nothing does.
@@ -31,7 +31,7 @@ pub(crate) struct Capture {
 }
 
 #[derive(Debug)]
-struct State {
+struct CaptureState {
     recorder: Recorder,
     /// The thread has taken a batch, and is writing it.
     writing: bool,
@@ -125,7 +125,8 @@ impl Capture {
             version: env!("CARGO_PKG_VERSION"),
         };
         let recorder = Recorder::new(settings, about);
-        let state = State { recorder, writing: false, lost: 0, reason: None, finished: false };
+        let state =
+            CaptureState { recorder, writing: false, lost: 0, reason: None, finished: false };
         let (work, done) = (Condvar::new(), Condvar::new());
         let capture =
             Arc::new(Capture { options: options.clone(), state: Mutex::new(state), work, done });
@@ -135,7 +136,7 @@ impl Capture {
         Ok(capture)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CaptureState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -184,7 +185,7 @@ impl Capture {
     /// Wait until everything that was recorded is in the file, as far as the disk lets it.
     pub(crate) fn flush(&self) {
         let state = self.lock();
-        let waits = |state: &mut State| state.writing || !state.recorder.is_written();
+        let waits = |state: &mut CaptureState| state.writing || !state.recorder.is_written();
         drop(self.done.wait_timeout_while(state, PATIENCE, waits));
     }
 

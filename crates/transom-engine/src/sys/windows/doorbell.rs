@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::fd::{AsFd, Kind};
+use super::fd::{AsFd, FdKind};
 use super::socket::own_the_port;
 use super::{Fd, perturb};
 
@@ -37,8 +37,8 @@ impl Doorbell {
 
     pub(super) fn socket(&self) -> io::Result<&Arc<Socket>> {
         match &self.0.socket.0 {
-            Kind::Socket(socket) => Ok(socket),
-            Kind::Set(_) | Kind::Alarm(_) => Err(io::ErrorKind::InvalidInput.into()),
+            FdKind::Socket(socket) => Ok(socket),
+            FdKind::Set(_) | FdKind::Alarm(_) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 

@@ -24,7 +24,7 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 
 use super::doorbell::{Doorbell, own_bell};
-use super::fd::{AsFd, Kind};
+use super::fd::{AsFd, FdKind};
 use super::{Fd, now, perturb};
 
 /// An alarm so near is waited for by looking again and again: the system's timers are a thousand times
@@ -166,28 +166,28 @@ pub struct Epoll(Fd);
 impl Epoll {
     /// An empty set.
     pub fn new() -> io::Result<Epoll> {
-        Ok(Epoll(Fd(Kind::Set(Arc::default()))))
+        Ok(Epoll(Fd(FdKind::Set(Arc::default()))))
     }
 
     fn set(&self) -> io::Result<&Arc<Set>> {
         match &self.0.0 {
-            Kind::Set(set) => Ok(set),
-            Kind::Socket(_) | Kind::Alarm(_) => Err(io::ErrorKind::InvalidInput.into()),
+            FdKind::Set(set) => Ok(set),
+            FdKind::Socket(_) | FdKind::Alarm(_) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
     fn put(&self, fd: &Fd, key: u64, interest: Interest) -> io::Result<()> {
         let set = self.set()?;
         match &fd.0 {
-            Kind::Socket(socket) => {
+            FdKind::Socket(socket) => {
                 let member = Member { socket: Arc::downgrade(socket), key, interest };
                 lock(&set.members).sockets.insert(number(socket), member);
             }
-            Kind::Set(inner) => {
+            FdKind::Set(inner) => {
                 lock(&inner.parents).push(Arc::downgrade(set));
                 lock(&set.members).sets.push((inner.clone(), key));
             }
-            Kind::Alarm(alarm) => {
+            FdKind::Alarm(alarm) => {
                 lock(&alarm.sets).push(Arc::downgrade(set));
                 lock(&set.members).alarms.push((alarm.clone(), key));
             }
@@ -211,7 +211,7 @@ impl Epoll {
     /// Arm for one event. An event that is already there fires at once.
     pub fn arm(&self, fd: impl AsFd, key: u64, read: bool, write: bool) -> io::Result<()> {
         perturb();
-        let Kind::Socket(socket) = &fd.as_fd().0 else {
+        let FdKind::Socket(socket) = &fd.as_fd().0 else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let set = self.set()?;
@@ -225,7 +225,7 @@ impl Epoll {
 
     /// Forget a socket. Harmless if it is unknown.
     pub fn remove(&self, fd: impl AsFd) {
-        let (Kind::Socket(socket), Ok(set)) = (&fd.as_fd().0, self.set()) else { return };
+        let (FdKind::Socket(socket), Ok(set)) = (&fd.as_fd().0, self.set()) else { return };
         let member = lock(&set.members).sockets.remove(&number(socket));
         if member.is_none() {
             return;
@@ -368,9 +368,9 @@ pub fn poll_any(fds: &[(&Fd, bool)], bell: &Doorbell, limit: Option<Duration>) -
     let (mut sets, mut polled) = (Vec::new(), Polled::default());
     for (fd, write) in fds {
         match &fd.0 {
-            Kind::Set(set) => sets.push(set),
-            Kind::Socket(socket) => polled.add(socket.clone(), events(true, *write)),
-            Kind::Alarm(_) => return Err(io::ErrorKind::InvalidInput.into()),
+            FdKind::Set(set) => sets.push(set),
+            FdKind::Socket(socket) => polled.add(socket.clone(), events(true, *write)),
+            FdKind::Alarm(_) => return Err(io::ErrorKind::InvalidInput.into()),
         }
     }
     wait(&sets, polled, bell, limit).map(drop)
@@ -400,13 +400,13 @@ impl Alarm {
     /// An alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let clock = AlarmClock { when: AtomicU64::new(NEVER), sets: Mutex::default() };
-        Ok(Alarm(Fd(Kind::Alarm(Arc::new(clock)))))
+        Ok(Alarm(Fd(FdKind::Alarm(Arc::new(clock)))))
     }
 
     fn clock(&self) -> Option<&AlarmClock> {
         match &self.0.0 {
-            Kind::Alarm(clock) => Some(clock),
-            Kind::Socket(_) | Kind::Set(_) => None,
+            FdKind::Alarm(clock) => Some(clock),
+            FdKind::Socket(_) | FdKind::Set(_) => None,
         }
     }
 

@@ -8,10 +8,10 @@ use super::event::{AlarmClock, Set};
 
 /// A socket of ours, or what stands in for a descriptor of Linux: a set of sockets, an alarm.
 #[derive(Debug)]
-pub struct Fd(pub(super) Kind);
+pub struct Fd(pub(super) FdKind);
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum FdKind {
     /// Closed when it is dropped, here and by threads that look at it (`Epoll::remove`).
     Socket(Arc<Socket>),
     Set(Arc<Set>),
@@ -27,7 +27,7 @@ impl Fd {
 
 impl From<Socket> for Fd {
     fn from(socket: Socket) -> Fd {
-        Fd(Kind::Socket(Arc::new(socket)))
+        Fd(FdKind::Socket(Arc::new(socket)))
     }
 }
 

@@ -16,7 +16,7 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK, WSASend, getsockopt, setsockopt,
 };
 
-use super::fd::Kind;
+use super::fd::FdKind;
 use super::{Fd, IoError, Options, Progress, perturb};
 
 /// The refusal of everything that is not built for this system.
@@ -225,8 +225,8 @@ pub(super) fn bind(socket: &Socket, address: SocketAddr) -> Result<()> {
 
 pub(super) fn socket_of(fd: &Fd) -> Result<&Socket> {
     match &fd.0 {
-        Kind::Socket(socket) => Ok(socket),
-        Kind::Set(_) | Kind::Alarm(_) => Err(IoError::Other(0)),
+        FdKind::Socket(socket) => Ok(socket),
+        FdKind::Set(_) | FdKind::Alarm(_) => Err(IoError::Other(0)),
     }
 }
 
