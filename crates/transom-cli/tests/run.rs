@@ -294,6 +294,19 @@ fn v32_the_kind_of_the_device() {
     assert!(text(&done.stderr).contains("iwarp"), "{}", text(&done.stderr));
 }
 
+/// Verbs V25: the layout of the GID table reaches the program, and one that there is not starts none.
+#[test]
+fn v25_the_layout_of_the_gid_table() {
+    for (words, wanted) in
+        [(&["--quiet", "--gids", "plain"] as &[&str], "plain\n"), (&["--quiet"], "\n")]
+    {
+        let done = run(&[words, &["--", "sh", "-c", "echo $TRANSOM_GIDS"]].concat());
+        assert_eq!(text(&done.stdout), wanted, "{}", text(&done.stderr));
+    }
+    let done = run(&["--gids", "efa", "--", "echo", "started"]);
+    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(2), ""));
+}
+
 /// Verbs V105: a name becomes a step of a path.
 #[test]
 fn v105_a_name_that_is_none_of_a_device_starts_nothing() {

@@ -16,7 +16,7 @@ use crate::channel::{Acknowledged, Channel};
 use crate::cm::Id;
 use crate::errno::{Errno, Result};
 use crate::exit;
-use crate::gid::Gid;
+use crate::gid::Table;
 use crate::limits;
 use crate::memory::{Domain, Region};
 use crate::queue_pair::QueuePair;
@@ -125,7 +125,7 @@ impl<T> Known<T> {
 pub(crate) struct Context {
     pub(crate) adapter: raw::Adapter,
     /// As of the device list.
-    pub(crate) gids: Vec<Gid>,
+    pub(crate) gids: Table,
     pub(crate) counters: Counters,
     pub(crate) events: Channel<AsyncEvent>,
     pub(crate) ports: Ports,
@@ -145,7 +145,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// Open the device: one adapter for every address of the host.
-    pub(crate) fn open(gids: Vec<Gid>) -> Result<Arc<Context>> {
+    pub(crate) fn open(gids: Table) -> Result<Arc<Context>> {
         // The sink is made before the context that it reports to.
         let reported: Arc<OnceLock<Weak<Context>>> = Arc::default();
         let reports = reported.clone();
@@ -309,7 +309,7 @@ impl Context {
 
     /// The GID index of an address of this host.
     pub(crate) fn index_of(&self, address: IpAddr) -> Option<usize> {
-        self.gids.iter().position(|gid| gid.address == address)
+        self.gids.index_of(address)
     }
 }
 

@@ -5,11 +5,11 @@ use std::ffi::{c_char, c_int};
 use transom_engine::raw;
 
 use crate::abi::{gid_words, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr};
-use crate::gid::{self, Gid};
+use crate::gid::Table;
 use crate::kind::kind;
 use crate::{environment, limits};
 
-const VENDOR: u32 = 0x5452;
+pub(crate) const VENDOR: u32 = 0x5452;
 /// BAD_PKEY_CNTR, BAD_QKEY_CNTR, CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE.
 const BASIC: u32 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
 /// MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
@@ -33,9 +33,9 @@ pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
 const ATOMIC_HCA: c_int = 1;
 
 /// Attributes of the device.
-pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
+pub(crate) fn attributes(gids: &Table) -> ibv_device_attr {
     let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-    let guid = gid::node_guid(gids);
+    let guid = gids.node_guid();
     let infiniband = kind().infiniband;
     let of_datagrams = |number: u32| if infiniband { signed(number) } else { 0 };
     ibv_device_attr {
@@ -82,8 +82,8 @@ pub(crate) fn attributes(gids: &[Gid]) -> ibv_device_attr {
     }
 }
 
-/// The same in the longer structure; groups of capabilities that we do not have are zero.
-pub(crate) fn attributes_ex(gids: &[Gid]) -> ibv_device_attr_ex {
+/// The attributes in the longer structure; groups of capabilities that we do not have are zero.
+pub(crate) fn attributes_ex(gids: &Table) -> ibv_device_attr_ex {
     ibv_device_attr_ex {
         orig_attr: attributes(gids),
         comp_mask: 0,
@@ -96,27 +96,14 @@ pub(crate) fn attributes_ex(gids: &[Gid]) -> ibv_device_attr_ex {
     }
 }
 
-/// The GIDs that programs see: the addresses of the host, or the one hardware address of an adapter of iWARP.
-pub(crate) fn shown(gids: &[Gid]) -> impl Iterator<Item = ([u8; 16], u32)> {
-    let hardware = (!kind().infiniband).then(|| gid::of_hardware(gids)).flatten();
-    let addresses = gids.iter().map(|gid| (gid::bytes_of(gid.address), gid.interface));
-    let most = if kind().infiniband { gids.len() } else { 0 };
-    hardware.into_iter().chain(addresses.take(most))
-}
-
-/// Entries of the GID table, empty ones included.
-pub(crate) fn gid_table_length(gids: &[Gid]) -> usize {
-    if kind().infiniband { gids.len().max(limits::GIDS as usize) } else { 1 }
-}
-
 /// Attributes of the port.
-pub(crate) fn port(gids: &[Gid]) -> ibv_port_attr {
+pub(crate) fn port(gids: &Table) -> ibv_port_attr {
     let mtu = environment::mtu();
     ibv_port_attr {
         state: 4,
         max_mtu: mtu,
         active_mtu: mtu,
-        gid_tbl_len: i32::try_from(gid_table_length(gids)).unwrap_or(i32::MAX),
+        gid_tbl_len: i32::try_from(gids.length()).unwrap_or(i32::MAX),
         port_cap_flags: kind().port_capabilities,
         max_msg_sz: limits::MESSAGE,
         pkey_tbl_len: 1,
@@ -130,13 +117,13 @@ pub(crate) fn port(gids: &[Gid]) -> ibv_port_attr {
 }
 
 /// An entry of the GID table; `None`: empty, or beyond it.
-pub(crate) fn gid_entry(gids: &[Gid], index: usize) -> Option<ibv_gid_entry> {
-    let (bytes, interface) = shown(gids).nth(index)?;
+pub(crate) fn gid_entry(gids: &Table, index: usize) -> Option<ibv_gid_entry> {
+    let found = gids.get(index)?;
     Some(ibv_gid_entry {
-        gid: gid_words(bytes),
+        gid: gid_words(found.bytes),
         gid_index: u32::try_from(index).ok()?,
         port_num: 1,
-        gid_type: kind().gid_type.0,
-        ndev_ifindex: interface,
+        gid_type: found.of.0,
+        ndev_ifindex: found.interface,
     })
 }

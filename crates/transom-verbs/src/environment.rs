@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use crate::gid::Layout;
+use crate::kind::kind;
+
 /// The value of a variable, if the environment is believed and the value is text.
 pub(crate) fn variable(name: &str) -> Option<String> {
     transom_os::environment::variable(name)?.into_string().ok()
@@ -62,6 +65,20 @@ pub(crate) fn iwarp() -> bool {
                 "transom: TRANSOM_AS: `{other}` is neither roce nor iwarp; roce it is"
             );
             false
+        }
+    }
+}
+
+/// `TRANSOM_GIDS`: the layout of the GID table. An adapter of iWARP has one GID.
+pub(crate) fn layout() -> Layout {
+    let wanted = variable("TRANSOM_GIDS");
+    match wanted.as_deref() {
+        _ if !kind().infiniband => Layout::Hardware,
+        None | Some("mlx5") => Layout::Mlx5,
+        Some("plain") => Layout::Plain,
+        Some(other) => {
+            eprintln!("transom: TRANSOM_GIDS: `{other}` is neither mlx5 nor plain; mlx5 it is");
+            Layout::Mlx5
         }
     }
 }

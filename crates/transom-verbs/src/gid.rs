@@ -1,18 +1,144 @@
-//! The GID table: the addresses of the host.
+//! The GID table: the addresses of the host, in the order in which adapters have them (Verbs V25).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use transom_engine::raw;
 
-use crate::environment;
+use crate::{environment, limits};
+
+/// The type of an entry, as a number and as the kernel writes it.
+pub(crate) type Type = (u32, &'static str);
+
+pub(crate) const ROCE_V1: Type = (1, "IB/RoCE v1");
+pub(crate) const ROCE_V2: Type = (2, "RoCE v2");
+/// The kernel has no type for GIDs of iWARP, and writes the first one.
+pub(crate) const IWARP: Type = (0, "IB/RoCE v1");
+
+/// The entries that a device has of its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// As mlx5 has them: each GID twice, for RoCE v1 and v2, and a link-local one first.
+    Mlx5,
+    /// An entry of RoCE v2 for each address.
+    Plain,
+    /// A hardware address for all, as an adapter of iWARP has it.
+    Hardware,
+}
 
 /// An entry of the GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gid {
+    pub(crate) bytes: [u8; 16],
+    /// The address that it stands for.
     pub(crate) address: IpAddr,
     /// Index of its interface; 0: unknown.
     pub(crate) interface: u32,
+    pub(crate) of: Type,
 }
+
+/// An address and the index of its interface.
+type Place = (IpAddr, u32);
+
+/// The table of a device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// The address that other hosts reach first.
+    first: Option<Place>,
+    entries: Vec<Option<Gid>>,
+}
+
+impl Table {
+    pub(crate) const fn new() -> Table {
+        Table { first: None, entries: Vec::new() }
+    }
+
+    /// The table of these addresses.
+    pub(crate) fn of(addresses: &[Place], layout: Layout) -> Table {
+        let first = addresses.first().copied();
+        let one = |bytes, (address, interface): Place, of| Gid { bytes, address, interface, of };
+        let pair = |bytes, place| [ROCE_V1, ROCE_V2].map(|of| Some(one(bytes, place, of)));
+        let plain = |place: &Place| Some(one(bytes_of(place.0), *place, ROCE_V2));
+        // An index of an address vector is a byte.
+        let fits = 2 * (addresses.len() + 1) <= usize::from(u8::MAX);
+        let entries = match (layout, first) {
+            (Layout::Hardware, Some(first)) => {
+                vec![Some(one(of_hardware(first), first, IWARP))]
+            }
+            (Layout::Mlx5, Some(first)) if fits => {
+                let local = link_local(first, addresses);
+                let mut entries = match local {
+                    Some((bytes, place)) => pair(bytes, place).to_vec(),
+                    None => vec![None, None],
+                };
+                for place in addresses {
+                    if local.is_none_or(|(bytes, _)| bytes != bytes_of(place.0)) {
+                        entries.extend(pair(bytes_of(place.0), *place));
+                    }
+                }
+                entries
+            }
+            _ => addresses.iter().map(plain).collect(),
+        };
+        Table { first, entries }
+    }
+
+    /// An entry; `None`: empty, or beyond the table.
+    pub(crate) fn get(&self, index: usize) -> Option<&Gid> {
+        self.entries.get(index)?.as_ref()
+    }
+
+    /// The entries that are not empty, with their indices.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Gid)> {
+        self.entries.iter().enumerate().filter_map(|(at, gid)| Some((at, gid.as_ref()?)))
+    }
+
+    /// The index of an address of this host: of RoCE v2, as rdma_cm takes it.
+    pub(crate) fn index_of(&self, address: IpAddr) -> Option<usize> {
+        let bytes = bytes_of(address);
+        self.iter().find(|(_, gid)| gid.bytes == bytes && gid.of == ROCE_V2).map(|(at, _)| at)
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries of the table, empty ones included.
+    pub(crate) fn length(&self) -> usize {
+        match self.entries.as_slice() {
+            [Some(one)] if one.of == IWARP => 1,
+            entries => entries.len().max(limits::GIDS as usize),
+        }
+    }
+
+    /// The GUID of this host, in network order (Verbs V28).
+    pub(crate) fn node_guid(&self) -> u64 {
+        self.first.map_or(0, node_guid)
+    }
+}
+
+/// The link-local GID of the interface of the first address, and the address that it stands for. An adapter
+/// makes it of its hardware address; a program reaches this one over IP, so it carries the IPv4 address in the
+/// form of RFC 5214. A first address of IPv6 has the interface's own one, or none.
+fn link_local((first, interface): Place, addresses: &[Place]) -> Option<([u8; 16], Place)> {
+    match first {
+        IpAddr::V4(v4) => {
+            let mut bytes = EMBEDDED;
+            bytes[12..].copy_from_slice(&v4.octets());
+            Some((bytes, (first, interface)))
+        }
+        IpAddr::V6(_) => {
+            let own = |place: &&Place| {
+                place.1 == interface
+                    && matches!(place.0, IpAddr::V6(v6) if v6.is_unicast_link_local())
+            };
+            addresses.iter().find(own).map(|place| (bytes_of(place.0), *place))
+        }
+    }
+}
+
+/// A link-local GID up to its IPv4 address (RFC 5214, 6.1).
+const EMBEDDED: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0x5e, 0xfe, 0, 0, 0, 0];
 
 /// Sixteen bytes of an address; IPv4 as `::ffff:a.b.c.d`.
 pub(crate) fn bytes_of(address: IpAddr) -> [u8; 16] {
@@ -24,7 +150,10 @@ pub(crate) fn bytes_of(address: IpAddr) -> [u8; 16] {
 
 /// The address that sixteen bytes name.
 pub(crate) fn address_of(bytes: [u8; 16]) -> IpAddr {
-    Ipv6Addr::from(bytes).to_canonical()
+    match bytes {
+        [.., a, b, c, d] if bytes[..12] == EMBEDDED[..12] => Ipv4Addr::new(a, b, c, d).into(),
+        bytes => Ipv6Addr::from(bytes).to_canonical(),
+    }
 }
 
 /// An address and a port. An address that is local to a link names its interface.
@@ -56,13 +185,17 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     socket_address(address.ip().to_canonical(), address.port(), scope(address))
 }
 
-/// The table as of now: what other hosts reach first, then loopback, then what is local to a link.
-pub(crate) fn table() -> Vec<Gid> {
+/// The table as of now.
+pub(crate) fn table() -> Table {
+    Table::of(&addresses(), environment::layout())
+}
+
+/// The addresses as of now: what other hosts reach first, then loopback, then what is local to a link.
+fn addresses() -> Vec<Place> {
     let interfaces = raw::interfaces().unwrap_or_default();
     if let Some(addresses) = environment::addresses() {
         let name = |a: &IpAddr| interfaces.iter().find(|i| i.address == *a).map(|i| &*i.name);
-        let entry = |a: IpAddr| Gid { address: a, interface: name(&a).map_or(0, index_of) };
-        return addresses.into_iter().map(entry).collect();
+        return addresses.into_iter().map(|a| (a, name(&a).map_or(0, index_of))).collect();
     }
     let mut found: Vec<_> = interfaces
         .iter()
@@ -70,10 +203,7 @@ pub(crate) fn table() -> Vec<Gid> {
         .filter_map(|i| Some((class(i.address, i.loopback)?, i)))
         .collect();
     found.sort_by_key(|(class, _)| *class); // stable: within a class as the system has them
-    found
-        .into_iter()
-        .map(|(_, i)| Gid { address: i.address, interface: index_of(&i.name) })
-        .collect()
+    found.into_iter().map(|(_, i)| (i.address, index_of(&i.name))).collect()
 }
 
 /// The rank of an address among the others; `None`: no GID.
@@ -105,14 +235,13 @@ fn index_of(interface: &str) -> u32 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// The GUID of this host, in network order: the EUI-64 of the network device of GID 0 with the local
-/// bit, or, without one, a number made of GID 0.
-pub(crate) fn node_guid(table: &[Gid]) -> u64 {
-    let Some(first) = table.first() else { return 0 };
+/// The EUI-64 of the network device of an address with the local bit, or, without one, a number made of the
+/// address; in network order.
+fn node_guid((first, _): Place) -> u64 {
     let hardware = raw::interfaces()
         .unwrap_or_default()
         .into_iter()
-        .find(|i| i.address == first.address)
+        .find(|i| i.address == first)
         .and_then(|i| std::fs::read_to_string(format!("/sys/class/net/{}/address", i.name)).ok())
         .and_then(|text| {
             let octets = text.trim().split(':').map(|o| u8::from_str_radix(o, 16).ok());
@@ -124,7 +253,7 @@ pub(crate) fn node_guid(table: &[Gid]) -> u64 {
         Some([a, b, c, d, e, f]) => [a | 2, b, c, 0xff, 0xfe, d, e, f],
         None => {
             // FNV-1a: the same in every process of the host.
-            let hash = bytes_of(first.address).iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+            let hash = bytes_of(first).iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
                 (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
             });
             (hash | 0x0200_0000_0000_0000).to_be_bytes()
@@ -133,13 +262,12 @@ pub(crate) fn node_guid(table: &[Gid]) -> u64 {
     u64::from_ne_bytes(guid)
 }
 
-/// The GID of an adapter of iWARP: a hardware address, made of the GUID, with the interface of GID 0.
-pub(crate) fn of_hardware(table: &[Gid]) -> Option<([u8; 16], u32)> {
-    let first = table.first()?;
-    let [a, b, c, _, _, d, e, f] = node_guid(table).to_ne_bytes();
+/// The GID of an adapter of iWARP: a hardware address, made of the GUID.
+fn of_hardware(first: Place) -> [u8; 16] {
+    let [a, b, c, _, _, d, e, f] = node_guid(first).to_ne_bytes();
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&[a, b, c, d, e, f]);
-    Some((bytes, first.interface))
+    bytes
 }
 
 #[cfg(test)]
@@ -161,5 +289,65 @@ mod tests {
         assert!(class("127.0.0.1", true) < class("::1", true));
         assert!(class("::1", true) < class("fe80::1", false));
         assert_eq!(class("0.0.0.0", false), None);
+    }
+
+    fn seen(addresses: &[(&str, u32)], layout: Layout) -> Vec<(usize, String, u32)> {
+        let places: Vec<Place> = addresses.iter().map(|(a, i)| (a.parse().unwrap(), *i)).collect();
+        let table = Table::of(&places, layout);
+        let line = |(at, gid): (usize, &Gid)| (at, Ipv6Addr::from(gid.bytes).to_string(), gid.of.0);
+        table.iter().map(line).collect()
+    }
+
+    #[test]
+    fn v25_gids_lie_where_adapters_have_them() {
+        let two = [("192.0.2.1", 2), ("2001:db8::1", 3)];
+        let at = |index, gid: &str, of| (index, gid.to_owned(), of);
+        let expected = [
+            at(0, "fe80::5efe:c000:201", 1),
+            at(1, "fe80::5efe:c000:201", 2),
+            at(2, "::ffff:192.0.2.1", 1),
+            at(3, "::ffff:192.0.2.1", 2),
+            at(4, "2001:db8::1", 1),
+            at(5, "2001:db8::1", 2),
+        ];
+        assert_eq!(seen(&two, Layout::Mlx5), expected);
+        assert_eq!(
+            seen(&two, Layout::Plain),
+            [at(0, "::ffff:192.0.2.1", 2), at(1, "2001:db8::1", 2)]
+        );
+        // Of IPv6 the interface's own link-local address comes first, once; without one, its places are empty.
+        let own = [("2001:db8::1", 3), ("fe80::2", 2), ("fe80::3", 3)];
+        let indices = |addresses: &[(&str, u32)]| -> Vec<(usize, String)> {
+            let all = seen(addresses, Layout::Mlx5).into_iter();
+            all.filter(|(_, _, of)| *of == 2).map(|(at, gid, _)| (at, gid)).collect()
+        };
+        let of = |index, gid: &str| (index, gid.to_owned());
+        assert_eq!(indices(&own), [of(1, "fe80::3"), of(3, "2001:db8::1"), of(5, "fe80::2")]);
+        assert_eq!(indices(&own[..1]), [of(3, "2001:db8::1")]);
+    }
+
+    /// An index is a byte: with more addresses than that has room for in pairs, each is there once.
+    #[test]
+    fn v25_every_address_has_an_index() {
+        let places = |count| -> Vec<Place> {
+            (1..=count).map(|i: u8| (Ipv4Addr::new(192, 0, 2, i).into(), 2)).collect()
+        };
+        for (count, entries) in [(126, 254), (127, 127)] {
+            let table = Table::of(&places(count), Layout::Mlx5);
+            assert_eq!(table.iter().count(), entries);
+            for (address, _) in places(count) {
+                let index = table.index_of(address).unwrap();
+                assert_eq!(table.get(index).unwrap().address, address);
+            }
+        }
+    }
+
+    #[test]
+    fn v25_a_link_local_gid_stands_for_the_first_address() {
+        let table = Table::of(&[("192.0.2.1".parse().unwrap(), 2)], Layout::Mlx5);
+        let first = table.get(0).unwrap();
+        assert_eq!((first.address, address_of(first.bytes)), (first.address, first.address));
+        assert_eq!(first.address, "192.0.2.1".parse::<IpAddr>().unwrap());
+        assert_eq!(table.index_of(first.address), Some(3));
     }
 }

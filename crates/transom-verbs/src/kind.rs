@@ -8,12 +8,10 @@ use crate::{environment, explain};
 
 /// All that differs between the kinds.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct DeviceKind {
     /// The node type, as a number and as the kernel writes it.
     pub(crate) node_type: (i32, &'static str),
     pub(crate) transport: i32,
-    /// The type of the GIDs, as a number and as the kernel writes it.
-    pub(crate) gid_type: (u32, &'static str),
     pub(crate) port_capabilities: u32,
     /// Whether there is what only the InfiniBand transport has: immediate data, atomics, unreliable queue
     /// pairs, datagrams, queue pairs that are connected by their numbers, GIDs that are addresses.
@@ -28,21 +26,18 @@ const CONNECTIONS: u32 = 1 << 16;
 /// IP_BASED_GIDS.
 const IP_GIDS: u32 = 1 << 26;
 
-static ROCE: Kind = Kind {
+static ROCE: DeviceKind = DeviceKind {
     node_type: (1, "1: CA"),
     transport: 0,
-    gid_type: (2, "RoCE v2"),
     port_capabilities: CONNECTIONS | IP_GIDS,
     infiniband: true,
     no_listener: 8,
     rejected: REJECTED_BY_PROGRAM,
 };
 
-/// The kernel has no type for GIDs of iWARP, and writes the first one.
-static IWARP: Kind = Kind {
+static IWARP: DeviceKind = DeviceKind {
     node_type: (4, "4: RNIC"),
     transport: 1,
-    gid_type: (0, "IB/RoCE v1"),
     port_capabilities: CONNECTIONS,
     infiniband: false,
     no_listener: -rustix::io::Errno::CONNREFUSED.raw_os_error(),
@@ -50,12 +45,12 @@ static IWARP: Kind = Kind {
 };
 
 /// The kind of this process's device.
-pub(crate) fn kind() -> &'static Kind {
-    static KIND: OnceLock<&'static Kind> = OnceLock::new();
+pub(crate) fn kind() -> &'static DeviceKind {
+    static KIND: OnceLock<&'static DeviceKind> = OnceLock::new();
     KIND.get_or_init(|| if environment::iwarp() { &IWARP } else { &ROCE })
 }
 
-impl Kind {
+impl DeviceKind {
     /// Whether the device has an operation of the InfiniBand transport. A line says that `what` is
     /// missing.
     #[inline]
@@ -73,8 +68,8 @@ mod tests {
 
     #[test]
     fn v32_the_numbers_of_both_kinds() {
-        assert_eq!((ROCE.node_type.0, ROCE.transport, ROCE.gid_type.0), (1, 0, 2));
-        assert_eq!((IWARP.node_type.0, IWARP.transport, IWARP.gid_type.0), (4, 1, 0));
+        assert_eq!((ROCE.node_type.0, ROCE.transport), (1, 0));
+        assert_eq!((IWARP.node_type.0, IWARP.transport), (4, 1));
         assert_eq!((ROCE.no_listener, ROCE.rejected), (8, 28));
         assert_eq!((IWARP.no_listener, IWARP.rejected), (-111, -111));
     }

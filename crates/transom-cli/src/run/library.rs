@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use transom_command::exit::{Exit, Failure, Outcome, system};
 use transom_inspect::Folder;
 
-use super::Kind;
-
 /// The library that is preloaded for path names.
 pub(super) const PATHS: &str = "libtransom_paths.so";
 
@@ -93,13 +91,9 @@ const LIB: [(&str, &str); 3] =
 ///
 /// # Errors
 /// A sentence, if there is none.
-pub(super) fn sysfs(
-    kind: Option<Kind>,
-    device: Option<&str>,
-    addresses: Option<&str>,
-) -> Result<PathBuf, String> {
+pub(super) fn sysfs(device: impl Hash) -> Result<PathBuf, String> {
     let mut hasher = std::hash::DefaultHasher::new();
-    (LAYOUT, kind, device, addresses).hash(&mut hasher);
+    (LAYOUT, device).hash(&mut hasher);
     let folder = Folder::of_user().map_err(|error| error.to_string())?;
     let path = folder.path().join(format!("sys-{:016x}", hasher.finish()));
     // The libraries write into no folder that others may change, and follow no link to one.

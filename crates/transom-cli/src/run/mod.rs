@@ -40,13 +40,17 @@ pub(crate) struct Args {
     /// The kind of the device; an adapter of iWARP has no datagrams, immediate data or
     /// atomics, and its queue pairs are connected by rdma_cm [default: roce]
     #[arg(long = "as", value_name = "KIND")]
-    kind: Option<Kind>,
+    kind: Option<DeviceKind>,
     /// The device's name [default: transom0]
     #[arg(long, value_name = "NAME", value_parser = device_name)]
     device: Option<String>,
     /// The addresses that the device shows, separated by commas [default: all of this host]
     #[arg(long, value_name = "ADDRESSES")]
     address: Option<String>,
+    /// The layout of the GID table: each address twice, for RoCE v1 and v2, behind a link-local GID, as
+    /// adapters have it; or each address once [default: mlx5]
+    #[arg(long, value_name = "LAYOUT")]
+    gids: Option<Gids>,
     /// Print nothing on standard error: no explanations, and not what the program has used at its end
     #[arg(long)]
     quiet: bool,
@@ -80,7 +84,7 @@ pub(crate) struct Args {
         default_missing_value = "on",
         conflicts_with_all = [
             "tcp", "process", "no_preload", "no_paths", "kind", "device", "address",
-            "require"
+            "gids", "require"
         ]
     )]
     sockets: Option<String>,
@@ -104,16 +108,32 @@ pub(crate) struct Args {
 
 /// The kind of the device that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-enum Kind {
+enum DeviceKind {
     Roce,
     Iwarp,
 }
 
-impl Kind {
+impl DeviceKind {
     fn text(self) -> &'static str {
         match self {
-            Kind::Roce => "roce",
-            Kind::Iwarp => "iwarp",
+            DeviceKind::Roce => "roce",
+            DeviceKind::Iwarp => "iwarp",
+        }
+    }
+}
+
+/// The layout of the device's GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+enum Gids {
+    Mlx5,
+    Plain,
+}
+
+impl Gids {
+    fn text(self) -> &'static str {
+        match self {
+            Gids::Mlx5 => "mlx5",
+            Gids::Plain => "plain",
         }
     }
 }
@@ -154,7 +174,7 @@ impl Args {
         if self.no_paths {
             return None;
         }
-        match library::sysfs(self.kind, self.device.as_deref(), self.address.as_deref()) {
+        match library::sysfs((self.kind, &self.device, &self.address, self.gids)) {
             Ok(directory) => Some(directory),
             Err(error) => {
                 if !self.quiet {
@@ -249,6 +269,9 @@ impl Args {
         }
         if let Some(addresses) = &self.address {
             all.push(("TRANSOM_ADDRESSES", addresses.into()));
+        }
+        if let Some(layout) = self.gids {
+            all.push(("TRANSOM_GIDS", layout.text().into()));
         }
         if self.inspect {
             all.push(("TRANSOM_INSPECT", "1".into()));

@@ -84,7 +84,7 @@ impl Groups {
         }
         let context = queue_pair.context();
         context.counters.attachments.take()?;
-        let mut interfaces: Vec<_> = context.gids.iter().map(|gid| gid.interface).collect();
+        let mut interfaces: Vec<_> = context.gids.iter().map(|(_, gid)| gid.interface).collect();
         interfaces.sort_unstable();
         interfaces.dedup();
         interfaces.retain(|interface| *interface != 0);

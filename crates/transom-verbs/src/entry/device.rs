@@ -13,7 +13,7 @@ use crate::entry::{self, minus_one, number, pointer, quiet, stubs};
 use crate::environment;
 use crate::errno::{Errno, Result};
 use crate::explain;
-use crate::gid::{self, Gid};
+use crate::gid::{self, Table};
 use crate::kind::kind;
 use crate::{sysfs, usage};
 
@@ -55,11 +55,11 @@ fn device() -> *mut ibv_device {
 }
 
 /// The GID table of the latest device list.
-static GIDS: RwLock<Vec<Gid>> = RwLock::new(Vec::new());
+static GIDS: RwLock<Table> = RwLock::new(Table::new());
 
 /// The table, read anew if `fresh`, or if it has never been read. In a forked child the lock may be that
 /// of a thread which is not there: it is not waited for, and not held for the reading (Verbs V146).
-fn gids(fresh: bool) -> Vec<Gid> {
+fn gids(fresh: bool) -> Table {
     if !fresh
         && let Ok(gids) = GIDS.try_read()
         && !gids.is_empty()
@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> 
 }
 
 pub(crate) extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
-    entry::caught(|| Ok(gid::node_guid(&gids(false)))).unwrap_or(0)
+    entry::caught(|| Ok(gids(false).node_guid())).unwrap_or(0)
 }
 
 pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
@@ -368,9 +368,9 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
 }
 
 /// An index inside the table of the one port.
-fn checked(gids: &[Gid], port: u32, index: i64) -> Result<usize> {
+fn checked(gids: &Table, port: u32, index: i64) -> Result<usize> {
     let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-    let inside = port == 1 && index < device::gid_table_length(gids);
+    let inside = port == 1 && index < gids.length();
     if inside { Ok(index) } else { Err(Errno::EINVAL) }
 }
 
@@ -406,14 +406,14 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     let listed = entry::caught(|| {
         // SAFETY: a context of the program's.
         let gids = &unsafe { shell::context(context) }?.gids;
-        let count = device::shown(gids).count();
+        let count = gids.iter().count();
         if flags != 0 || most < count || size == 0 {
             return Err(Errno::EINVAL);
         }
-        for index in 0..count {
+        for (at, (index, _)) in gids.iter().enumerate() {
             let found = device::gid_entry(gids, index).ok_or(Errno::ENODATA)?;
             // SAFETY: an array of `most` entries of `size` bytes.
-            unsafe { cut(entries.wrapping_byte_add(index * size), &found, size) }?;
+            unsafe { cut(entries.wrapping_byte_add(at * size), &found, size) }?;
         }
         isize::try_from(count).map_err(|_| Errno::EINVAL)
     });
@@ -436,7 +436,7 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(
             let gids = &shell::context(context)?.gids;
             let index = checked(gids, u32::from(port), i64::from(index))?;
             let found = device::gid_entry(gids, index);
-            *out(type_)? = c_int::from(found.is_some_and(|entry| entry.gid_type != 0));
+            *out(type_)? = c_int::from(found.is_some_and(|entry| entry.gid_type == gid::ROCE_V2.0));
         }
         Ok(0)
     })

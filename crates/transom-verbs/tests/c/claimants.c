@@ -20,7 +20,8 @@ static void put32(uint8_t *p, uint32_t v) {
 /* A TCP connection from the address of `from` to the port in a number of `to`'s. */
 static int reach(union ibv_gid from, union ibv_gid to, uint32_t number) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    int four = !memcmp(to.raw, mapped, 12);
+    /* The GID of index 0 is link-local, and carries an address of IPv4. */
+    int four = !memcmp(to.raw, mapped, 12) || (to.raw[10] == 0x5e && to.raw[11] == 0xfe);
     int s = socket(four ? AF_INET : AF_INET6, SOCK_STREAM, 0);
     struct sockaddr_in6 a6 = {.sin6_family = AF_INET6}, b6 = a6;
     struct sockaddr_in a4 = {.sin_family = AF_INET}, b4 = a4;

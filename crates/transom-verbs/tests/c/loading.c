@@ -30,7 +30,8 @@ static void vendors(void *verbs, char **names, struct ibv_context *context) {
         int (*type)(struct ibv_context *, uint8_t, unsigned, int *) =
             private(verbs, "ibv_query_gid_type", NODES[n]);
         int is = -1;
-        CHECK("V18", type(context, 1, 0, &is) == 0 && is == 1, "type %d", is);
+        CHECK("V18", type(context, 1, 0, &is) == 0 && is == 0, "type %d", is);
+        CHECK("V18", type(context, 1, 3, &is) == 0 && is == 1, "type %d", is);
         CHECK("V18", type(context, 1, 31, &is) == 0 && is == 0, "type %d of an empty index", is);
         is = -1;
         errno = 0;

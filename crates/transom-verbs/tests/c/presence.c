@@ -1,4 +1,4 @@
-/* What a program finds before its first request: libraries that start nothing, one device, its names and
+/* A program's findings before its first request: libraries that start nothing, one device, its names and
  * numbers, layouts, threads that take no signal. The program runs itself for what is of a new process. */
 #include "common.h"
 #include <dirent.h>
@@ -129,13 +129,18 @@ int main(int count, char **words) {
     CHECK("V21", (void *)ibv_qp_to_qp_ex(qp) == (void *)qp, "another address");
     CHECK("V21", ibv_qp_to_qp_ex(e.qp) == NULL, "a plain queue pair has no extended interface");
     SUCCEEDS(ibv_destroy_qp(qp));
-    /* Every GID is of RoCE v2, and of an interface. */
+    /* Each GID is there for RoCE v1 and v2, a link-local one first, and belongs to an interface. */
     struct ibv_gid_entry gids[64];
     ssize_t valid = ibv_query_gid_table(e.ctx, gids, 64, 0);
     CHECK("V27", valid > 0, "%zd GIDs", valid);
     for (ssize_t i = 0; i < valid; i++) {
         char interface[IF_NAMESIZE];
-        CHECK("V27", gids[i].gid_type == IBV_GID_TYPE_ROCE_V2, "type %u", gids[i].gid_type);
+        CHECK("V27", gids[i].gid_index == i, "%zd is at %u", i, gids[i].gid_index);
+        CHECK("V27",
+              gids[i].gid_type == (i % 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1) &&
+                  !memcmp(&gids[i].gid, &gids[i ^ 1].gid, 16),
+              "%zd: type %u", i, gids[i].gid_type);
+        CHECK("V25", (gids[i].gid.raw[0] == 0xfe) == (i < 2) || i > 3, "%zd: GID", i);
         CHECK("V27", if_indextoname(gids[i].ndev_ifindex, interface), "interface %u",
               gids[i].ndev_ifindex);
     }

@@ -1,4 +1,4 @@
-/* What the interface promises, call by call. Each case is run by its name; 0: it holds. */
+/* The promises of the interface, call by call. Each case is run by its name; 0: it holds. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static void close_device(void) {
     ibv_free_device_list(list);
 }
 
-/* One side of a connection. */
+/* A side of a connection. */
 struct side {
     struct ibv_cq *cq;
     struct ibv_qp *qp;
@@ -194,7 +194,8 @@ static void v26_v29_tables(void) {
     __be16 pkey;
     REFUSED(ibv_query_port(context, 2, &port), EINVAL);
     CHECK(ibv_query_port(context, 1, &port) == 0 && port.link_layer == IBV_LINK_LAYER_ETHERNET);
-    CHECK(ibv_query_gid_ex(context, 1, 0, &entry, 0) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2);
+    CHECK(ibv_query_gid_ex(context, 1, 0, &entry, 0) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V1);
+    CHECK(ibv_query_gid_ex(context, 1, 3, &entry, 0) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2);
     REFUSED(ibv_query_gid_ex(context, 1, port.gid_tbl_len - 1, &entry, 0), ENODATA);
     REFUSED(ibv_query_gid_ex(context, 1, port.gid_tbl_len, &entry, 0), EINVAL);
     REFUSED(ibv_query_gid_ex(context, 1, 0, &entry, 1), EINVAL);
@@ -659,7 +660,7 @@ static void v59_v60_shared_receive_queues(void) {
     close_device();
 }
 
-/* What is not advertised, or too long, is taken and fails when its turn comes. */
+/* A request that is not advertised, or too long, is taken and fails when its turn comes. */
 static void v81_v90_v152_requests_that_cannot_be_done(void) {
     open_device();
     struct ibv_sge large[2] = {{.length = 1u << 30}, {.length = 1}};
