@@ -1,14 +1,17 @@
 //! Protection domains and memory regions.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use rustix::fs::fstat;
 use transom_engine::raw;
 use transom_memory::{Rights, Segment, Token};
 
 use crate::abi::access;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::sys::Mapping;
 use crate::{explain, limits};
 
 /// A protection domain.
@@ -135,7 +138,7 @@ impl Domain {
         self.users.leave();
     }
 
-    /// It is deallocated: `EBUSY` while objects belong to it.
+    /// Deallocate the domain: `EBUSY` while objects belong to it.
     pub(crate) fn end(&self) -> Result {
         self.users.none()?;
         self.ended();
@@ -177,6 +180,8 @@ pub(crate) struct Region {
     pub(crate) base: u64,
     /// In bytes. With none, the key grants nothing, and the engine knows nothing of it (Verbs V41).
     pub(crate) length: u64,
+    /// Pages that this library has mapped for it (Verbs V171).
+    _mapping: Option<Mapping>,
 }
 
 /// The rights that access flags ask for.
@@ -232,6 +237,59 @@ impl Region {
         iova: u64,
         flags: u32,
     ) -> Result<Arc<Region>> {
+        // SAFETY: this function's contract.
+        unsafe { Region::made(domain, (host, length), iova, flags, None) }
+    }
+
+    /// Register pages of a descriptor: of a dma-buf, or of other memory that can be mapped (Verbs V171).
+    #[allow(unsafe_code, reason = "the mapping is the region's own")]
+    pub(crate) fn of_descriptor(
+        domain: &Arc<Domain>,
+        fd: BorrowedFd<'_>,
+        (offset, length): (u64, u64),
+        iova: u64,
+        flags: u32,
+    ) -> Result<Arc<Region>> {
+        let about = fstat(fd).map_err(|_| Errno::EOPNOTSUPP)?;
+        if length == 0 || !(offset ^ iova).is_multiple_of(Mapping::PAGE) {
+            return Err(explain::invalid(|| {
+                format!(
+                    "ibv_reg_dmabuf_mr: {length} bytes at {offset:#x} as {iova:#x}: there have to be bytes, and both addresses have to lie at the same place of their page"
+                )
+            }));
+        }
+        rights(flags)?;
+        let writes = flags & access::LOCAL_WRITE != 0;
+        let mapping = Mapping::of(fd, offset, length, writes).map_err(|error| {
+            let memory = error.raw_os_error() == Some(libc::ENOMEM);
+            let number = if memory { Errno::ENOMEM } else { Errno::EOPNOTSUPP };
+            explain::refused(number, || {
+                format!("ibv_reg_dmabuf_mr: the descriptor cannot be mapped: {error}")
+            })
+        })?;
+        let size = u64::try_from(about.st_size).unwrap_or(0);
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            return Err(explain::invalid(|| {
+                format!(
+                    "ibv_reg_dmabuf_mr: {length} bytes at {offset:#x}, and the descriptor has {size} bytes"
+                )
+            }));
+        }
+        let host = mapping.address() + offset % Mapping::PAGE;
+        // SAFETY: the pages are the mapping's, which lives as long as the region; no reference points there.
+        unsafe { Region::made(domain, (host, length), iova, flags, Some(mapping)) }
+    }
+
+    /// # Safety
+    /// As [`Region::new`], for memory that is not of the mapping.
+    #[allow(unsafe_code, reason = "hands the program's promise on")]
+    unsafe fn made(
+        domain: &Arc<Domain>,
+        (host, length): (u64, u64),
+        iova: u64,
+        flags: u32,
+        mapping: Option<Mapping>,
+    ) -> Result<Arc<Region>> {
         let rights = rights(flags)?;
         let wraps = host.checked_add(length).is_none() || iova.checked_add(length).is_none();
         if wraps || length > limits::REGION {
@@ -257,7 +315,16 @@ impl Region {
         domain.join();
         let (handle, domain, access) =
             (Handle::new(context), domain.clone(), AtomicU32::new(flags));
-        let region = Arc::new(Region { domain, handle, token, access, host, base: iova, length });
+        let region = Arc::new(Region {
+            domain,
+            handle,
+            token,
+            access,
+            host,
+            base: iova,
+            length,
+            _mapping: mapping,
+        });
         context.regions.add(region.handle.number, &region);
         Ok(region)
     }

@@ -1,6 +1,7 @@
 //! Protection domains and memory regions.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use transom_memory::Token;
@@ -61,7 +62,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     })
 }
 
-/// What a parent domain may come with: functions that allocate, and a context for them.
+/// A parent domain may come with these: functions that allocate, and a context for them.
 const ALLOCATORS: u32 = 1;
 const PD_CONTEXT: u32 = 2;
 
@@ -174,6 +175,37 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
 ) -> *mut ibv_mr {
     // SAFETY: the contract of `ibv_reg_mr`.
     pointer(|| unsafe { register(pd, addr, length, base(addr, iova, access), access) })
+}
+
+/// Memory of a descriptor. The structure has its offset where others have an address.
+pub(crate) unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    pointer(|| {
+        // A program that asks whether there is such a call names no descriptor.
+        if fd < 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        // SAFETY: a domain and a descriptor of the program's, which stays open during the call.
+        let (domain, fd) = unsafe { (shell::look::<OfDomain>(pd)?, BorrowedFd::borrow_raw(fd)) };
+        let place = (offset, length as u64);
+        let body = Region::of_descriptor(&domain.body, fd, place, iova, access as c_uint)?;
+        let head = ibv_mr {
+            context: domain.context(),
+            pd,
+            addr: std::ptr::without_provenance_mut(offset as usize),
+            length,
+            handle: body.handle(),
+            lkey: body.token.0,
+            rkey: body.token.0,
+        };
+        Ok(shell::give::<OfRegion>(head, Mutex::new(body)))
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {

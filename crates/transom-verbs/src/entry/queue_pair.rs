@@ -9,6 +9,7 @@ use transom_engine::QueuePairKind;
 
 use crate::abi::*;
 use crate::datagram::group;
+use crate::device;
 use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue, OfXrcDomain};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
@@ -324,11 +325,44 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
     unsafe { with_group(qp, gid, |queue_pair, group| queue_pair.detach(group)) }
 }
 
-/// The bytes of a message become visible in order.
+/// The bytes of a message become visible in order: the whole of it, and each 128 of it.
 pub(crate) extern "C" fn ibv_query_qp_data_in_order(
     _qp: *mut ibv_qp,
     _opcode: c_uint,
-    _flags: u32,
+    flags: u32,
 ) -> c_int {
-    1
+    const RETURN_CAPS: u32 = 1;
+    const WHOLE_MESSAGE: c_int = 1;
+    const ALIGNED_128_BYTES: c_int = 2;
+    if flags & RETURN_CAPS == 0 { 1 } else { WHOLE_MESSAGE | ALIGNED_128_BYTES }
+}
+
+/// Enhancements of a connection: this device's vendor, and none (Verbs V170).
+pub(crate) unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    number(|| {
+        // SAFETY: a queue pair and a structure of the program's.
+        unsafe {
+            shell::look::<OfQueuePair>(qp.cast())?;
+            *ece.as_mut().ok_or(Errno::EINVAL)? =
+                ibv_ece { vendor_id: device::VENDOR, options: 0, comp_mask: 0 };
+        }
+        Ok(())
+    })
+}
+
+/// Of the peer's enhancements none is accepted; those of another vendor are refused.
+pub(crate) unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    number(|| {
+        // SAFETY: a queue pair and a structure of the program's.
+        let ece = unsafe {
+            shell::look::<OfQueuePair>(qp.cast())?;
+            ece.as_mut().ok_or(Errno::EINVAL)?
+        };
+        match *ece {
+            ibv_ece { vendor_id: 0, .. } => return Err(Errno::EOPNOTSUPP),
+            ibv_ece { vendor_id: device::VENDOR, comp_mask: 0, .. } => ece.options = 0,
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    })
 }

@@ -1,6 +1,65 @@
 /* The device and its objects: what is advertised and granted, refusals and their numbers,
  * handles, busy objects, registrations. */
 #include "common.h"
+/* V170: enhancements of a connection, of which there are none. */
+static void enhancements(struct end *e) {
+    struct ibv_ece own;
+    memset(&own, 0xee, sizeof own);
+    SUCCEEDS(ibv_query_ece(e->qp, &own));
+    CHECK("V170", own.vendor_id == 0x5452 && own.options == 0 && own.comp_mask == 0, "vendor %x options %x",
+          own.vendor_id, own.options);
+    struct ibv_ece peers = own;
+    SUCCEEDS(ibv_set_ece(e->qp, &peers));
+    peers.options = 0x30;
+    SUCCEEDS(ibv_set_ece(e->qp, &peers));
+    CHECK("V170", peers.options == 0, "accepted %x", peers.options);
+    struct ibv_ece none = {0}, longer = {.vendor_id = 0x5452, .comp_mask = 1}, other = {.vendor_id = 0x2c9};
+    FAILS("V170", ibv_set_ece(e->qp, &none), EOPNOTSUPP);
+    FAILS("V170", ibv_set_ece(e->qp, &longer), EINVAL);
+    FAILS("V170", ibv_set_ece(e->qp, &other), EINVAL);
+}
+
+/* V171: memory of a descriptor, which a peer reads and writes. */
+static void of_descriptor(void) {
+    static struct end a, b;
+    struct end *e = &b;
+    open_end(&a, NULL, ALL);
+    open_end(&b, a.ctx, ALL);
+    pair_up(&a, &b, DEF);
+    enum { SIZE = 3 * 4096, AT = 4096 + 8, IOVA = 0x70000008 };
+    int fd = memfd_create("pages", 0), both[2], flags = IBV_ACCESS_LOCAL_WRITE | REMOTE;
+    CHECK("V171", fd >= 0 && ftruncate(fd, SIZE) == 0 && pipe(both) == 0, "errno %d", errno);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 0, 0, 0, -1, 0), EOPNOTSUPP);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 0, 4096, 0, 1 << 20, flags), EOPNOTSUPP);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 0, 4096, 0, both[0], flags), EOPNOTSUPP);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 8, 8, 0, fd, flags), EINVAL);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 0, 0, 0, fd, flags), EINVAL);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 0, SIZE + 1, 0, fd, flags), EINVAL);
+    SUCCEEDS(ibv_dereg_mr(MADE(ibv_reg_dmabuf_mr(e->pd, 0, SIZE, 0, fd, flags))));
+    struct ibv_mr *mr = MADE(ibv_reg_dmabuf_mr(e->pd, AT, 4096, IOVA, fd, flags));
+    CHECK("V171", (uintptr_t)mr->addr == AT && mr->length == 4096 && mr->pd == e->pd, "addr %p", mr->addr);
+    char *seen = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    memset(a.buf, 0x5a, 64);
+    SUCCEEDS(post(&a, 1, IBV_WR_RDMA_WRITE, SIG, a.buf, 64, a.mr->lkey, IOVA + 16, mr->rkey));
+    EXPECT_WC("V171", a.scq, 1, IBV_WC_SUCCESS);
+    CHECK("V171", seen[AT + 15] == 0 && !memcmp(seen + AT + 16, a.buf, 64) && seen[AT + 80] == 0, "bytes");
+    seen[AT + 4095] = 0x33;
+    SUCCEEDS(post(&a, 2, IBV_WR_RDMA_READ, SIG, a.buf, 1, a.mr->lkey, IOVA + 4095, mr->rkey));
+    EXPECT_WC("V171", a.scq, 2, IBV_WC_SUCCESS);
+    CHECK("V171", a.buf[0] == 0x33, "read %x", a.buf[0]);
+    SUCCEEDS(ibv_dereg_mr(mr));
+    munmap(seen, SIZE);
+    /* Memory that may not be written can still be read. */
+    int sealed = memfd_create("sealed", MFD_ALLOW_SEALING);
+    CHECK("V171", ftruncate(sealed, 4096) == 0 && fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE) == 0, "errno %d", errno);
+    NULLS("V171", ibv_reg_dmabuf_mr(e->pd, 0, 4096, 0, sealed, flags), EOPNOTSUPP);
+    SUCCEEDS(ibv_dereg_mr(MADE(ibv_reg_dmabuf_mr(e->pd, 0, 4096, 0, sealed, IBV_ACCESS_REMOTE_READ))));
+    close(sealed);
+    close(both[0]);
+    close(both[1]);
+}
+
 /* Threads that make and destroy queue pairs do not get in each other's way. */
 static struct end shared_end;
 static void *makes(void *unused) {
@@ -75,8 +134,8 @@ int main(void) {
     CHECK("V33", ibv_query_gid(c, 1, -1, &g) == -1, "negative");
     struct ibv_gid_entry ge;
     CHECK("V26",
-          ibv_query_gid_ex(c, 1, 0, &ge, 0) == 0 && ge.gid_type == IBV_GID_TYPE_ROCE_V2 &&
-              ge.gid_index == 0 && ge.port_num == 1,
+          ibv_query_gid_ex(c, 1, 3, &ge, 0) == 0 && ge.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+              ge.gid_index == 3 && ge.port_num == 1,
           "gid_ex");
     FAILS("V26", ibv_query_gid_ex(c, 1, 31, &ge, 0), ENODATA);
     FAILS("V26", ibv_query_gid_ex(c, 1, 32, &ge, 0), EINVAL);
@@ -280,9 +339,6 @@ int main(void) {
         struct ibv_values_ex ve = {.comp_mask = 1};
         r = ibv_query_rt_values_ex(c, &ve);
         CHECK("V9", r == EOPNOTSUPP, "rt values %d", r);
-        struct ibv_ece ec = {0};
-        r = ibv_query_ece(e.qp, &ec);
-        CHECK("2.1", r == EOPNOTSUPP, "ece %d", r);
         CHECK("2.1", ibv_qp_to_qp_ex(e.qp) == NULL, "qp_ex of a plain one");
     }
     /* V44 */
@@ -516,5 +572,11 @@ int main(void) {
     SUCCEEDS(ibv_close_device(c2));
     SUCCEEDS(ibv_close_device(c));
     threads();
+    enhancements(&shared_end);
+    of_descriptor();
+    CHECK("V172",
+          ibv_query_qp_data_in_order(shared_end.qp, IBV_WR_RDMA_WRITE, 0) == 1 &&
+              ibv_query_qp_data_in_order(shared_end.qp, IBV_WR_RDMA_WRITE, 1) == 3,
+          "order");
     return finish();
 }
