@@ -31,7 +31,7 @@ impl<T> Channel<T> {
         self.fd.as_raw_fd()
     }
 
-    /// The same, to wait for.
+    /// The descriptor to wait for.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

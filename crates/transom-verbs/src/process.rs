@@ -47,7 +47,7 @@ impl<T: Send + Sync> PerProcess<T> {
         }
     }
 
-    /// The same, of a value that begins empty.
+    /// The value, which begins empty.
     pub(crate) fn get_or_default(&'static self) -> &'static T
     where
         T: Default,

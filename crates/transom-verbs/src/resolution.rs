@@ -130,7 +130,7 @@ enum Stage {
     Answered(Vec<u8>),
 }
 
-/// What is to be done with a question.
+/// A question, and what is to be done with it.
 enum Next {
     New,
     Repeat(Vec<u8>),
@@ -455,8 +455,8 @@ mod tests {
         assert!(matches!(asked(Instant::now() + MEMORY), Next::New), "forgotten");
     }
 
-    /// One more than a share is none if all of the share waits for the program. Otherwise it takes the place
-    /// of the oldest that does not.
+    /// A question beyond the share is refused if all of the share waits for the program. Otherwise it takes
+    /// the place of the oldest that does not.
     #[test]
     fn v135_a_socket_a_network_and_all_have_their_shares() {
         let of_socket = |_: usize| "192.0.2.1:7".parse().unwrap();

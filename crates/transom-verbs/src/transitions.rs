@@ -104,7 +104,7 @@ static XRC_SEND: [Row; 8] = [
     row(SQD, RTS, 0, CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE),
 ];
 
-/// The same of its missing send queue.
+/// Rows of an XRC queue pair without a send queue.
 static XRC_RECEIVE: [Row; 8] = [
     row(RESET, INIT, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
     row(INIT, INIT, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),

@@ -93,7 +93,7 @@ fn v13_the_distribution_s_symbols_are_all_there() {
     }
 }
 
-/// What the loader reads of a library.
+/// The part of a library that the loader reads.
 #[derive(Default)]
 struct Dynamic {
     name: String,

@@ -124,7 +124,7 @@ pub(crate) struct Inner {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     one_family: bool,
-    /// Its port may be other ids', too.
+    /// The port may be other ids', too.
     shares_port: bool,
     ack_timeout: u8,
     pub(crate) traffic_class: u8,

@@ -51,7 +51,7 @@ pub(crate) unsafe fn word<'a>(member: *mut u32) -> &'a AtomicU32 {
 }
 
 /// A kind of object: how its structure and ours belong together.
-pub(crate) trait Kind {
+pub(crate) trait ShellKind {
     type Head;
     type Body;
     /// The handle in the program's structure, and the one that was given.
@@ -62,7 +62,7 @@ macro_rules! kinds {
     ($($kind:ident: $head:ty, $body:ty, |$s:ident| $handle:expr;)*) => {
         $(
             pub(crate) enum $kind {}
-            impl Kind for $kind {
+            impl ShellKind for $kind {
                 type Head = $head;
                 type Body = $body;
                 #[allow(unused_unsafe, reason = "some kinds have no handle")]
@@ -89,7 +89,7 @@ kinds! {
 }
 
 /// Hand a new object to the program.
-pub(crate) fn give<K: Kind>(head: K::Head, body: K::Body) -> *mut K::Head {
+pub(crate) fn give<K: ShellKind>(head: K::Head, body: K::Body) -> *mut K::Head {
     let head = UnsafeCell::new(head);
     Box::into_raw(Box::new(Shell::<K::Head, K::Body> { head, body })).cast()
 }
@@ -99,7 +99,7 @@ pub(crate) fn give<K: Kind>(head: K::Head, body: K::Body) -> *mut K::Head {
 ///
 /// # Safety
 /// Null, or a pointer that [`give`] has returned for this kind and [`take`] has not taken.
-pub(crate) unsafe fn look<'a, K: Kind>(
+pub(crate) unsafe fn look<'a, K: ShellKind>(
     pointer: *mut K::Head,
 ) -> Result<&'a Shell<K::Head, K::Body>> {
     // SAFETY: this function's contract.
@@ -109,12 +109,12 @@ pub(crate) unsafe fn look<'a, K: Kind>(
     if named == given { Ok(shell) } else { Err(Errno::ENOENT) }
 }
 
-/// The same without a look at the handle, for the data path.
+/// The shell of a pointer, without a look at the handle, for the data path.
 ///
 /// # Safety
 /// As [`look`], and not null.
 #[inline]
-pub(crate) unsafe fn trust<'a, K: Kind>(pointer: *mut K::Head) -> &'a Shell<K::Head, K::Body> {
+pub(crate) unsafe fn trust<'a, K: ShellKind>(pointer: *mut K::Head) -> &'a Shell<K::Head, K::Body> {
     // SAFETY: this function's contract.
     unsafe { &*pointer.cast::<Shell<K::Head, K::Body>>() }
 }
@@ -128,7 +128,7 @@ pub(crate) fn region(shell: &Shell<ibv_mr, Mutex<Arc<Region>>>) -> Arc<Region> {
 ///
 /// # Safety
 /// As [`look`], and not null; the pointer is not used afterwards.
-pub(crate) unsafe fn take<K: Kind>(pointer: *mut K::Head) -> Box<Shell<K::Head, K::Body>> {
+pub(crate) unsafe fn take<K: ShellKind>(pointer: *mut K::Head) -> Box<Shell<K::Head, K::Body>> {
     // SAFETY: this function's contract.
     unsafe { Box::from_raw(pointer.cast()) }
 }

@@ -33,7 +33,7 @@ pub(crate) extern "C" fn of_2006() -> c_int {
     refuse(Errno::ENOSYS)
 }
 
-/// The same for calls that return a pointer.
+/// Stands for calls of 2006 that return a pointer.
 pub(crate) extern "C" fn of_2006_pointer() -> *mut c_void {
     refuse(Errno::ENOSYS);
     std::ptr::null_mut()

@@ -73,7 +73,7 @@ unsafe fn bind(
     window.bind(key.unwrap_or_else(|| window.draw_key()), &part)
 }
 
-/// The same for a request of a queue (type 2).
+/// Bind by a request of a queue (type 2).
 ///
 /// # Safety
 /// As [`bind`].

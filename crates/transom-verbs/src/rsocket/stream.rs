@@ -95,7 +95,7 @@ impl Outgoing {
         Some(Piece { at: self.at, length, to: self.target.address, key: self.target.key })
     }
 
-    /// The same for memory that the peer has mapped, `to` which it goes without a message.
+    /// A piece for memory that the peer has mapped, `to` which it goes without a message.
     pub(crate) fn direct(&self, wanted: usize, to: u64, key: u32) -> Option<Piece> {
         let length = if self.has_room() { self.free_run(wanted) } else { 0 };
         (length > 0).then_some(Piece { at: self.at, length, to, key })
@@ -143,7 +143,7 @@ pub(crate) struct Incoming {
     at: u32,
     /// Lengths of messages that have come and were not read wholly.
     messages: VecDeque<u32>,
-    /// Their bytes.
+    /// Bytes of those messages.
     here: usize,
     /// Bytes that were granted and have not come.
     open: u32,

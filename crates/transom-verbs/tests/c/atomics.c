@@ -94,7 +94,7 @@ static void ask(void) {
     int A = IBV_WR_ATOMIC_FETCH_AND_ADD, S = IBV_WR_ATOMIC_CMP_AND_SWP;
     uint32_t k = e.mr->lkey;
     wait_for_each_other();
-    /* What another one holds is left alone; then it is swapped; the answers come in order. */
+    /* A word that holds something else is left alone; then it is swapped; the answers come in order. */
     SUCCEEDS(post_atomic(1, S, SIG, e.buf, 8, k, peer.addr, peer.key, 40, 1));
     SUCCEEDS(post_atomic(2, A, 0, e.buf + 8, 8, k, peer.addr, peer.key, -1, 0));
     SUCCEEDS(post_atomic(3, S, SIG | IBV_SEND_FENCE, e.buf + 16, 8, k, peer.addr, peer.key, 40,

@@ -1,4 +1,4 @@
-/* Whoever writes the start-up of a rendezvous by itself, with numbers of its choice and heeding no
+/* A program that writes the start-up of a rendezvous by itself, with numbers of its choice and heeding no
  * answer, gets no queue pair that has its peer (V75): not with the peer's own number either, which
  * any process of the host may send from the peer's address. */
 #include "common.h"

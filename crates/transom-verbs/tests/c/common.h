@@ -1,4 +1,4 @@
-/* What the programs share: checks, ends of connections, completions and events. A program counts
+/* Shared by the programs: checks, ends of connections, completions and events. A program counts
  * what deviates, says it, and ends with 1 if anything did. */
 #define _GNU_SOURCE
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -82,7 +82,7 @@ static inline double now(void) {
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* One end of a connection, with all that belongs to it. */
+/* An end of a connection, with all that belongs to it. */
 struct end {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
@@ -195,7 +195,7 @@ static int state_of(struct ibv_qp *q) {
         return -1;
     return a.qp_state;
 }
-/* One completion within a time, or none. */
+/* A completion within a time, or none. */
 static int poll_one(struct ibv_cq *cq, struct ibv_wc *wc, int ms) {
     double end = now() + ms / 1000.0;
     int n;

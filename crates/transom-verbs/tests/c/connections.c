@@ -174,7 +174,7 @@ static void the_last_completion_comes_first(bool polls) {
         rdma_destroy_event_channel(channels[i]);
     }
 }
-/* What the peer's end raises looks at no queue pair: ibv_destroy_qp leaves the id's pointer to one that
+/* An event that the peer's end raises looks at no queue pair: ibv_destroy_qp leaves the id's pointer to one that
  * is gone, whose memory may be anything by now. */
 static void destroyed_queue_pair(void) {
     struct rdma_event_channel *channels[2];

@@ -1,4 +1,4 @@
-/* What one thread destroys while another one is inside a call about it or its neighbour. The call is made
+/* A thread destroys an object while another one is inside a call about it or its neighbour. The call is made
  * instruction by instruction: at one of them, another one each time, the other thread destroys, until it is
  * done or waits. Memory that is freed meanwhile is kept and filled, and looked at when both are done. */
 #include "common.h"

@@ -241,7 +241,7 @@ static void joined(void) {
           "the address");
     SUCCEEDS(rdma_ack_cm_event(event));
 
-    /* What a program sends by the attributes of the event arrives. */
+    /* Messages sent by the attributes of the event arrive. */
     struct end i = b;
     i.qp = id->qp, i.rcq = id->recv_cq, i.mr = mr;
     struct ibv_ah *ah = MADE(ibv_create_ah(s.pd, &ud.ah_attr));
@@ -286,7 +286,7 @@ static void joined(void) {
     rdma_destroy_qp(sender);
     SUCCEEDS(rdma_destroy_id(sender));
 
-    /* It leaves: nothing arrives, and the queue pair can be destroyed. */
+    /* The queue pair leaves: nothing arrives, and the queue pair can be destroyed. */
     SUCCEEDS(rdma_leave_multicast(id, (void *)&group));
     REFUSED(rdma_leave_multicast(id, (void *)&group), EADDRNOTAVAIL);
     FAILS("V136", ibv_detach_mcast(id->qp, &wanted, 0), EINVAL);

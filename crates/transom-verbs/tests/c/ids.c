@@ -13,7 +13,7 @@ static void addresses(void) {
           id->route.addr.addr.ibaddr.pkey);
     CHECK("V114", rdma_get_src_port(id) != 0 && ntohs(rdma_get_dst_port(id)) == port, "ports %d %d",
           ntohs(rdma_get_src_port(id)), ntohs(rdma_get_dst_port(id)));
-    /* One context for all, which is the one of the list. */
+    /* A single context for all, which is the one of the list. */
     int count;
     struct ibv_context **all = MADE(rdma_get_devices(&count));
     CHECK("V39", count == 1 && all[0] == id->verbs, "%d, another context", count);

@@ -1,4 +1,4 @@
-/* What the programs of rdma_cm share: a listener on one channel, ids that connect to it on another. */
+/* Shared by the programs of rdma_cm: a listener on one channel, ids that connect to it on another. */
 #include "common.h"
 #include <rdma/rdma_cma.h>
 

@@ -157,7 +157,7 @@ int main(void) {
     writes(&i, &b, 1, "by an imported key", mr->lkey, b.mr->rkey, IBV_WC_SUCCESS);
     writes(&b, &i, 2, "to an imported key", b.mr->lkey, mr->rkey, IBV_WC_SUCCESS);
 
-    /* What belongs to either structure keeps both domains busy. */
+    /* Objects of either structure keep both domains busy. */
     FAILS("V154", ibv_dealloc_pd(a.pd), EBUSY);
     FAILS("V154", ibv_dealloc_pd(pd), EBUSY);
     struct ibv_mr *more = MADE(ibv_reg_mr(pd, b.buf, 8, 0));

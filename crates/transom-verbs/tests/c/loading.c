@@ -73,7 +73,7 @@ int main(int count, char **words) {
     if (!second)
         return finish();
     void *verbs = is_verbs ? first : second, *cm = is_verbs ? second : first;
-    /* One function each, through both handles. */
+    /* A function of each, through both handles. */
     static const char *const BOTH[][2] = {{"ibv_alloc_pd", "IBVERBS_1.1"},
                                           {"ibv_alloc_pd", "IBVERBS_1.0"},
                                           {"rdma_getaddrinfo", "RDMACM_1.0"},
@@ -85,7 +85,7 @@ int main(int count, char **words) {
     }
     CHECK("V11", dlsym(verbs, "ibv_alloc_pd") == dlvsym(verbs, "ibv_alloc_pd", "IBVERBS_1.1"),
           "another default version");
-    /* One engine: the contexts of rdma_cm are of the device that the list has, which is one. */
+    /* A single engine: the contexts of rdma_cm are of the device that the list has, which is one. */
     struct ibv_device **(*list_of)(int *) = dlvsym(verbs, "ibv_get_device_list", "IBVERBS_1.1");
     struct ibv_context *(*open_it)(struct ibv_device *) = dlvsym(verbs, "ibv_open_device", "IBVERBS_1.1");
     int (*close_it)(struct ibv_context *) = dlvsym(verbs, "ibv_close_device", "IBVERBS_1.1");

@@ -167,7 +167,7 @@ static void rest(void) {
     open_end(&e, NULL, ALL);
     qp_init(e.qp, REMOTE);
     long before, after = sleeps();
-    /* What the calls above have begun ends first. */
+    /* The work of the calls above ends first. */
     for (int i = 0; i < 20; i++) {
         before = after;
         usleep(500000);

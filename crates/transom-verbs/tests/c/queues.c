@@ -271,7 +271,7 @@ int main(void) {
         }
         FAILS("V55", ibv_resize_cq(small, 1), EINVAL);
         CHECK("V55", small->cqe == 3, "cqe");
-        /* Its line names its users: `g.qp` is one, whose completions of both kinds it takes. */
+        /* The queue's line names its users: `g.qp` is one, whose completions of both kinds it takes. */
         int said[2], kept = dup(2);
         char line[300] = "";
         SUCCEEDS(pipe(said));

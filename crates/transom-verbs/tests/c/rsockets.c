@@ -141,7 +141,7 @@ static void streams(int l) {
     }
 }
 
-/* One thread sends and receives on a socket while another does the same on its peer. */
+/* A thread sends and receives on a socket while another does the same on its peer. */
 static void *echoes(void *number) {
     int s = *(int *)number;
     char some[5000];
@@ -224,7 +224,7 @@ static void ends(int l) {
     REFUSES(rclose(b), EBADF);
     REFUSES(rsend(b, "x", 1, 0), EBADF);
 
-    /* What was sent before a close arrives although its receiver reads it later. */
+    /* Bytes sent before a close arrive although their receiver reads them later. */
     a = -1;
     pair_of(l, &a, &b);
     char much[50000] = {7};

@@ -124,7 +124,7 @@ static void dropped(void) {
     SUCCEEDS(ibv_dereg_mr(gone));
     sent("V96", 6, IBV_WR_RDMA_WRITE, a.buf, 8, at, key);
     arrives(32);
-    /* What the queue pair may not do. */
+    /* Operations that the queue pair may not do. */
     struct ibv_qp_attr access = {.qp_access_flags = 0};
     SUCCEEDS(ibv_modify_qp(b.qp, &access, IBV_QP_ACCESS_FLAGS));
     memset(b.buf, 0, 8);

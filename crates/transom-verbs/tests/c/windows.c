@@ -254,7 +254,7 @@ static void type_1(void) {
     asks(READ, 4096, 64, second, REFUSED);
     asks(READ, 4096, 64, w->rkey, REFUSED);
     bind_1(&e, w, part(e.mr, 0, 0, REMOTE), OK);
-    /* It outlives the queue pair on which it was bound. */
+    /* The window outlives the queue pair on which it was bound. */
     bind_1(&e, w, part(e.mr, 0, 64, REMOTE), OK);
     again(&e, &f);
     asks(WRITE, 0, 64, w->rkey, OK);
@@ -310,7 +310,7 @@ static void by_wr(void) {
     EXPECT_WC("V91", e.scq, 1, OK);
     CHECK("V47", (w->rkey & 0xff) == 9, "rkey %x", w->rkey);
     asks(WRITE, 0, 8, w->rkey, OK);
-    /* What is not posted binds nothing, and the window has the key it had. */
+    /* A bind that is not posted binds nothing, and the window has the key it had. */
     ibv_wr_start(q);
     ibv_wr_bind_mw(q, w, (w->rkey & ~0xffu) | 10, &info);
     ibv_wr_abort(q);

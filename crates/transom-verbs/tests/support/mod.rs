@@ -34,7 +34,7 @@ pub(crate) fn compile(source: &Path, name: &str) -> Option<PathBuf> {
     compile_with(source, name, &[])
 }
 
-/// The same with more words for the compiler.
+/// Compile a program with more words for the compiler.
 pub(crate) fn compile_with(source: &Path, name: &str, words: &[&str]) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
         eprintln!("SKIPPED: <infiniband/verbs.h> is not installed");
