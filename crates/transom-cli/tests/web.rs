@@ -151,7 +151,7 @@ fn without_a_thread_a_request_ends_and_the_page_does_not() {
     let before = limit(Some(0));
     for _ in 0..3 {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        // It is closed, or reset with the request in it.
+        // The connection is closed, or reset with the request in it.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);

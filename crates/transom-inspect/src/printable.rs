@@ -18,7 +18,7 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// The same line of JSON, with escapes for characters that a terminal does not show as they are.
+/// A line of JSON, with escapes for characters that a terminal does not show as they are.
 pub(crate) fn plain_json(line: &str) -> String {
     rewritten(line, "\\")
 }

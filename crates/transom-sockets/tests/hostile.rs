@@ -1,4 +1,4 @@
-//! What other processes, and limits of the user's, do to programs under the switch: these go on over TCP.
+//! Programs under the switch, beside what other processes and limits of the user's do to them: these go on over TCP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
 mod common;
@@ -84,7 +84,7 @@ fn no_limit_of_file_sizes_ends_a_program() {
             let fits = limit == "262144";
             assert_eq!(said.trim(), if fits { "True" } else { "False" }, "{limit} {when}: {why}");
             assert_eq!(why.contains(" 2 are not listed: the limit of file sizes"), !fits, "{why}");
-            // What it says at its end is too long for the file.
+            // The line at its end is too long for the file.
             let path = folder.join("said");
             fs::write(&path, vec![b'.'; 300_000]).unwrap();
             let file = fs::OpenOptions::new().append(true).open(&path).unwrap();

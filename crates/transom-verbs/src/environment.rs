@@ -18,9 +18,9 @@ pub(crate) fn addresses() -> Option<Vec<IpAddr>> {
     for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         match word.parse() {
             Ok(address) => found.push(address),
-            Err(_) => transom_os::say!(
-                "transom: TRANSOM_ADDRESSES: `{word}` is no IP address; left out"
-            ),
+            Err(_) => {
+                transom_os::say!("transom: TRANSOM_ADDRESSES: `{word}` is no IP address; left out")
+            }
         }
     }
     Some(found)

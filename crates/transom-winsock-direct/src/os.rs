@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Place(LocalPlace);
 
-/// One end between giver and taker, and how long a read waits.
+/// An end between giver and taker, and how long a read waits.
 #[derive(Debug)]
 pub(crate) struct Stream(LocalSocket, Option<Duration>);
 

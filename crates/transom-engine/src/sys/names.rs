@@ -12,8 +12,8 @@ use rustix::net::{
     self, AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, netlink,
 };
 
-use transom_os::answers::{NameHolder, name_holders, question_of_names};
 use super::{Fd, IoError};
+use transom_os::answers::{NameHolder, name_holders, question_of_names};
 
 /// Bytes that the kernel puts into one part of its list at most.
 const PART: usize = 32 << 10;
@@ -64,7 +64,7 @@ impl Name {
     }
 }
 
-/// Who holds these names, in their order. The list of the whole namespace is read for them, which takes the longer
+/// The holders of these names, in their order. The list of the whole namespace is read for them, which takes the longer
 /// the more sockets there are.
 ///
 /// # Errors

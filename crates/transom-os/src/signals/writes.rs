@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// What is pending for this thread, and blocked by it.
+    /// Signals that are pending for this thread, and blocked by it.
     fn state(signal: i32) -> (bool, bool) {
         // SAFETY: the kernel writes two sets.
         unsafe {

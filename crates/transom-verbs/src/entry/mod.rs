@@ -28,9 +28,7 @@ use crate::sys::set_errno;
 /// (Verbs V15).
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        transom_os::say!(
-            "transom: a fault of this library ended a call (EIO); please report it"
-        );
+        transom_os::say!("transom: a fault of this library ended a call (EIO); please report it");
         Err(Errno::EIO)
     })
 }
