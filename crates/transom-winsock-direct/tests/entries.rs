@@ -12,7 +12,7 @@ use transom_winsock_direct::extension::{EXTENSIONS, Extension};
 use transom_winsock_direct::tables::*;
 use transom_winsock_direct::{Error, WSPStartupEx};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The arguments of the upcalls.
 #[derive(Default)]

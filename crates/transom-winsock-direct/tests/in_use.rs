@@ -22,7 +22,7 @@ use transom_winsock_direct::descriptor::Descriptor;
 use transom_winsock_direct::{Direction, Error, Range};
 use transom_wire::Operation as Kind;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 /// 64 MiB: more than sockets and rings hold, so no transfer of it ends without its reader.
 const PAGES: usize = 16 << 10;
 

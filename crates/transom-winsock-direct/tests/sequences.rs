@@ -23,7 +23,7 @@ use transom_winsock_direct::{BUFFERS_LIMIT, Error, WSPStartupEx};
 
 const SEQUENCES: u64 = 300;
 const STEPS: usize = 120;
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 const PENDING: usize = 0x103;
 
 // ---- the switch -----------------------------------------------------------------------------------

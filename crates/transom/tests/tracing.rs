@@ -101,7 +101,7 @@ fn connections_are_spans_and_refusals_and_ends_are_events() {
         if ends >= 2 {
             break all;
         }
-        assert!(begin.elapsed().as_secs() < 30, "two ends were not seen: {all:#?}");
+        assert!(begin.elapsed().as_secs() < 120, "two ends were not seen: {all:#?}");
         std::thread::yield_now();
     };
     let spans: Vec<&Got> = all.iter().filter(|one| one.is_span).collect();

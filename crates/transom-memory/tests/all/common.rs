@@ -70,7 +70,7 @@ pub(crate) fn rule(memory: &Memory, access: &Access) -> Option<Rule> {
 pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     let begin = std::time::Instant::now();
     while !condition() {
-        assert!(begin.elapsed().as_secs() < 30, "waited in vain until {what}");
+        assert!(begin.elapsed().as_secs() < 120, "waited in vain until {what}");
         std::thread::yield_now();
     }
 }

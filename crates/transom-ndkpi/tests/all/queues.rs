@@ -92,7 +92,7 @@ fn cq05_two_arms_are_the_greater_one() {
                 assert_eq!(client.one().1, Status::SUCCESS);
                 let expected = if solicited { by_solicited } else { by_plain };
                 if expected {
-                    let status = heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+                    let status = heard.recv_timeout(std::time::Duration::from_secs(120)).unwrap();
                     assert_eq!(Status(status), Status::SUCCESS);
                 }
                 // NDK CQ-2: once per arm, so the next message says nothing.

@@ -129,7 +129,7 @@ static void easy_28()
             const auto start = std::chrono::steady_clock::now();
             HR(c.qp->Send(&c, nullptr, 0, 0), ND_SUCCESS);
             c.expect(ND_IO_TIMEOUT, &c, Nd2RequestTypeSend);
-            CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+            CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(120));
             link.to_server.put(1);
         });
     // With a shared queue it waits for as long as it takes.

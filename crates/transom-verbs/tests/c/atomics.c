@@ -41,7 +41,7 @@ static void refuse(int event) {
     struct ibv_async_event ev;
     int seen = -1;
     while (seen != event) {
-        seen = async_event(e.ctx, 20000, &ev);
+        seen = async_event(e.ctx, HANG, &ev);
         CHECK("V104", seen == event || seen == IBV_EVENT_COMM_EST, "event %d, wanted %d", seen, event);
         if (seen < 0)
             break;

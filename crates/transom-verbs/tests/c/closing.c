@@ -54,7 +54,7 @@ int main(void) {
     }
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(600);
         _exit(without_descriptors());
     }
     int status = -1;

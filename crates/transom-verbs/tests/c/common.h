@@ -195,6 +195,9 @@ static int state_of(struct ibv_qp *q) {
         return -1;
     return a.qp_state;
 }
+/* What must come is waited for until a machine of any load has had its time, in milliseconds: only a hang takes so
+ * long. */
+enum { HANG = 300000 };
 /* A completion within a time, or none. */
 static int poll_one(struct ibv_cq *cq, struct ibv_wc *wc, int ms) {
     double end = now() + ms / 1000.0;
@@ -214,7 +217,7 @@ static const char *st(int s) {
 #define EXPECT_WC(rule, cq, id, stat)                                                              \
     ({                                                                                             \
         struct ibv_wc _w;                                                                          \
-        int _n = poll_one(cq, &_w, 20000);                                                         \
+        int _n = poll_one(cq, &_w, HANG);                                                         \
         CHECK(rule, _n == 1, "no completion (%d), wanted id %ld %s", _n, (long)(id), st(stat));    \
         if (_n == 1)                                                                               \
             CHECK(rule, _w.wr_id == (uint64_t)(id) && _w.status == (stat),                         \

@@ -124,7 +124,7 @@ static void try(const struct pair *p) {
 }
 static void readable(int fd) {
     struct pollfd wanted = {fd, POLLIN, 0};
-    SUCCEEDS(poll(&wanted, 1, 20000) != 1);
+    SUCCEEDS(poll(&wanted, 1, HANG) != 1);
     SUCCEEDS(fcntl(fd, F_SETFL, O_NONBLOCK));
 }
 
@@ -206,7 +206,7 @@ static void limit_reached(void) {
     SUCCEEDS(ibv_post_send(qp, &send, &bad));
     struct ibv_wc wc;
     for (int i = 0; i < 2; i++)
-        CHECK("V59", poll_one(cq, &wc, 20000) == 1 && !wc.status, "no completion");
+        CHECK("V59", poll_one(cq, &wc, HANG) == 1 && !wc.status, "no completion");
     readable(context->async_fd);
     SUCCEEDS(ibv_destroy_qp(qp));
     destroy_cq();
@@ -250,7 +250,7 @@ static struct ibv_cq *cm_cq;
 static struct rdma_cm_id *fetched(int i, int kind) {
     struct rdma_cm_event *event;
     struct pollfd wanted = {channels[i]->fd, POLLIN, 0};
-    SUCCEEDS(poll(&wanted, 1, 20000) != 1);
+    SUCCEEDS(poll(&wanted, 1, HANG) != 1);
     SUCCEEDS(rdma_get_cm_event(channels[i], &event));
     CHECK("V130", (int)event->event == kind, "event %s", rdma_event_str(event->event));
     struct rdma_cm_id *id = event->id;

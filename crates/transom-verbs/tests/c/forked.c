@@ -36,7 +36,7 @@ static void forked_amid_calls(struct end *e) {
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
         if (!child) {
-            alarm(60);
+            alarm(600);
             int n;
             struct rdma_cm_id *id;
             bool done = ibv_get_device_list(&n) && !rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) &&
@@ -71,10 +71,10 @@ static void a_child_destroys_what_has_events(void) {
             SUCCEEDS(ibv_get_cq_event(e.ch, &cq, &context));
     }
     struct pollfd waits = {e.ch->fd, POLLIN, 0};
-    CHECK("V146", poll(&waits, 1, 5000) == 1, "event of the parent");
+    CHECK("V146", poll(&waits, 1, HANG) == 1, "event of the parent");
     pid_t child = fork();
     if (!child) {
-        alarm(60);
+        alarm(600);
         _exit(ibv_destroy_qp(e.qp) || ibv_destroy_cq(e.scq));
     }
     int status;
@@ -101,7 +101,7 @@ int main(void) {
     int s;
     pid_t p = fork();
     if (!p) {
-        alarm(120);
+        alarm(600);
         failures = 0;
         struct ibv_wc w;
         struct ibv_recv_wr r = {0}, *rb;
@@ -162,7 +162,7 @@ int main(void) {
     SUCCEEDS(
         post(&e, 5, IBV_WR_RDMA_WRITE, SIG, e.buf, 8, e.mr->lkey, (uintptr_t)f.buf, f.mr->rkey));
     struct pollfd pp = {e.ch->fd, POLLIN, 0};
-    CHECK("V146", poll(&pp, 1, 5000) == 1, "event of the parent");
+    CHECK("V146", poll(&pp, 1, HANG) == 1, "event of the parent");
     struct ibv_cq *cq;
     void *cx;
     SUCCEEDS(ibv_get_cq_event(e.ch, &cq, &cx));
@@ -172,7 +172,7 @@ int main(void) {
     for (int i = 0; i < 3; i++) {
         p = fork();
         if (!p) {
-            alarm(120);
+            alarm(600);
             if (i == 0)
                 exit(0);
             if (i == 1)
@@ -191,7 +191,7 @@ int main(void) {
     /* the child destroys nothing but the descriptor's number was reused in it */
     p = fork();
     if (!p) {
-        alarm(120);
+        alarm(600);
         close(e.ch->fd);
         int fd = open("/dev/null", O_RDWR);
         dup2(fd, e.ch->fd);
@@ -207,7 +207,7 @@ int main(void) {
     /* V149: descriptors closed under us */
     p = fork();
     if (!p) {
-        alarm(120);
+        alarm(600);
         struct end g = {0}, h = {0};
         open_end(&g, NULL, ALL);
         open_end(&h, NULL, ALL);

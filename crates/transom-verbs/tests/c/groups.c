@@ -196,7 +196,7 @@ static struct sockaddr_in address(const char *text) {
 static struct rdma_cm_event *next(struct rdma_event_channel *channel, int kind) {
     struct rdma_cm_event *event = NULL;
     struct pollfd p = {channel->fd, POLLIN, 0};
-    CHECK("V136", poll(&p, 1, 20000) == 1, "no event, wanted %s", rdma_event_str(kind));
+    CHECK("V136", poll(&p, 1, HANG) == 1, "no event, wanted %s", rdma_event_str(kind));
     SUCCEEDS(rdma_get_cm_event(channel, &event));
     CHECK("V136", (int)event->event == kind && event->status == 0, "%s, status %d, wanted %s",
           rdma_event_str(event->event), event->status, rdma_event_str(kind));

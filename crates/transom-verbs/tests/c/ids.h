@@ -9,7 +9,7 @@ static struct sockaddr_in loopback(int port) {
 }
 static struct rdma_cm_event *next(struct rdma_event_channel *channel, int kind) {
     struct pollfd fd = {channel->fd, POLLIN, 0};
-    CHECK("V120", poll(&fd, 1, 20000) == 1, "no event, wanted %s", rdma_event_str(kind));
+    CHECK("V120", poll(&fd, 1, HANG) == 1, "no event, wanted %s", rdma_event_str(kind));
     struct rdma_cm_event *event;
     SUCCEEDS(rdma_get_cm_event(channel, &event));
     CHECK("V120", (int)event->event == kind, "%s, wanted %s", rdma_event_str(event->event),

@@ -142,7 +142,7 @@ int main(void) {
     waitpid(p, &s, 0);
     {
         struct ibv_wc w;
-        int n = poll_one(e.scq, &w, 20000);
+        int n = poll_one(e.scq, &w, HANG);
         CHECK("V79", n == 1 && w.wr_id == 10 && w.status == IBV_WC_RETRY_EXC_ERR, "%d id %ld %s", n,
               (long)w.wr_id, st(w.status));
         for (int i = 1; i < 4; i++)

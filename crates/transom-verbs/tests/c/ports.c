@@ -156,7 +156,7 @@ static void in_order(void) {
     int pending = 0, early = 0;
     for (int done = 0; done < CONNECTIONS && !failures;) {
         struct pollfd ready = {theirs->fd, POLLIN, 0};
-        CHECK("V120", poll(&ready, 1, 20000) == 1, "no event behind %d connections", done);
+        CHECK("V120", poll(&ready, 1, HANG) == 1, "no event behind %d connections", done);
         if (failures)
             break;
         struct rdma_cm_event *event;
@@ -188,7 +188,7 @@ static void listeners_that_migrate(void) {
     give_queues(active);
     SUCCEEDS(rdma_connect(active, NULL));
     struct pollfd ready = {theirs->fd, POLLIN, 0};
-    CHECK("V118", poll(&ready, 1, 20000) == 1, "no request");
+    CHECK("V118", poll(&ready, 1, HANG) == 1, "no request");
     struct rdma_event_channel *before = theirs;
     theirs = MADE(rdma_create_event_channel());
     SUCCEEDS(rdma_migrate_id(listener, theirs));

@@ -287,7 +287,7 @@ int main(void) {
         int cqerr = 0, fatal = 0;
         struct ibv_async_event ev;
         for (int i = 0; i < 2; i++) {
-            int t = async_event(g.ctx, 10000, &ev);
+            int t = async_event(g.ctx, HANG, &ev);
             if (t == IBV_EVENT_CQ_ERR) {
                 cqerr++;
                 CHECK("V54", ev.element.cq == small, "cq");
@@ -388,7 +388,7 @@ int main(void) {
         EXPECT_WC("V58", f.scq, 2, IBV_WC_SUCCESS);
         wc = EXPECT_WC("V58", g.rcq, 301, IBV_WC_SUCCESS);
         CHECK("V57", wc.qp_num == g.qp->qp_num, "qp_num");
-        t = async_event(g.ctx, 5000, &ev);
+        t = async_event(g.ctx, HANG, &ev);
         CHECK("V59", t == IBV_EVENT_SRQ_LIMIT_REACHED && ev.element.srq == g.srq, "event %d", t);
         if (t >= 0)
             ibv_ack_async_event(&ev);
@@ -406,7 +406,7 @@ int main(void) {
         SUCCEEDS(post(&f, 4, IBV_WR_SEND, SIG, f.buf, 8, K(&f), 0, 0));
         EXPECT_WC("V58", g.rcq, 303, IBV_WC_SUCCESS);
         EXPECT_WC("V58", f.scq, 4, IBV_WC_SUCCESS);
-        t = async_event(g.ctx, 5000, &ev);
+        t = async_event(g.ctx, HANG, &ev);
         CHECK("V59", t == IBV_EVENT_SRQ_LIMIT_REACHED, "rearmed event %d", t);
         if (t >= 0)
             ibv_ack_async_event(&ev);
@@ -427,7 +427,7 @@ int main(void) {
         FAILS("V58", ibv_post_srq_recv(g.srq, &circ, &rb), ENOMEM);
         /* V60 */
         qp_state(g.qp, IBV_QPS_ERR);
-        t = async_event(g.ctx, 5000, &ev);
+        t = async_event(g.ctx, HANG, &ev);
         CHECK("V60", t == IBV_EVENT_QP_LAST_WQE_REACHED && ev.element.qp == g.qp, "event %d", t);
         if (t >= 0)
             ibv_ack_async_event(&ev);
@@ -464,7 +464,7 @@ int main(void) {
         {
             int seen = 0;
             for (int i = 0; i < 3; i++) {
-                t = async_event(g.ctx, 500, &ev);
+                t = async_event(g.ctx, seen ? 100 : HANG, &ev);
                 if (t == IBV_EVENT_QP_LAST_WQE_REACHED)
                     seen++;
                 if (t >= 0)

@@ -23,7 +23,7 @@ static struct rdma_cm_id *new_id(void) {
 }
 static struct rdma_cm_event *next(int kind, int status) {
     struct pollfd fd = {channel->fd, POLLIN, 0};
-    CHECK("V120", poll(&fd, 1, 20000) == 1, "no event, wanted %s", rdma_event_str(kind));
+    CHECK("V120", poll(&fd, 1, HANG) == 1, "no event, wanted %s", rdma_event_str(kind));
     struct rdma_cm_event *event;
     SUCCEEDS(rdma_get_cm_event(channel, &event));
     CHECK("V135", (int)event->event == kind && event->status == status, "%s %d, wanted %s %d",
@@ -172,7 +172,7 @@ static void rejected(void) {
         struct rdma_cm_id *id = resolved(port);
         SUCCEEDS(rdma_connect(id, NULL));
         struct pollfd fd = {channel->fd, POLLIN, 0};
-        CHECK("V135", poll(&fd, 1, 20000) == 1, "no request");
+        CHECK("V135", poll(&fd, 1, HANG) == 1, "no request");
         if (how < 2) {
             struct rdma_cm_event *event = next(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
             struct rdma_cm_id *asked = event->id;

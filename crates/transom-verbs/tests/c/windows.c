@@ -195,7 +195,7 @@ static void peer_closes(uint32_t key, int wanted) {
               c.wc_flags, c.invalidated_rkey);
     } else {
         struct ibv_wc c;
-        int n = poll_one(e.rcq, &c, 20000);
+        int n = poll_one(e.rcq, &c, HANG);
         CHECK("V50", n == 1 && c.status != OK, "the receive ended with %s", n == 1 ? st(c.status) : "-");
         CHECK("V50", state_of(e.qp) == IBV_QPS_ERR, "state %d", state_of(e.qp));
         again(&e, &f);

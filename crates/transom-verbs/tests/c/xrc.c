@@ -316,7 +316,7 @@ static void refused(uint32_t number, const char *what) {
         CHECK("V155", at[0].buf[0] == 0x55, "bytes have moved");
         int kind;
         do
-            kind = async_event(ctx, 5000, &ev);
+            kind = async_event(ctx, HANG, &ev);
         while (kind == IBV_EVENT_COMM_EST && (ibv_ack_async_event(&ev), true));
         CHECK("V104", kind == IBV_EVENT_QP_REQ_ERR && ev.element.qp == in, "event %d", kind);
         if (kind >= 0)
@@ -392,7 +392,7 @@ static void structure_of_an_event(void) {
     EXPECT_WC("V155", e.scq, 1, IBV_WC_REM_INV_REQ_ERR);
     struct ibv_async_event event;
     int kind;
-    while ((kind = async_event(ctx, 20000, &event)) >= 0 && kind != IBV_EVENT_QP_REQ_ERR)
+    while ((kind = async_event(ctx, HANG, &event)) >= 0 && kind != IBV_EVENT_QP_REQ_ERR)
         ibv_ack_async_event(&event); // of what was before
     CHECK("V104", kind == IBV_EVENT_QP_REQ_ERR && event.element.qp == in, "event %d", kind);
     pthread_t thread;

@@ -19,7 +19,7 @@ use transom_winsock_direct::{
 };
 
 pub const PAGE: usize = 4096;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Default)]
 pub struct Record {

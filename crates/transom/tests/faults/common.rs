@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long to wait for what happens within a second: machines can be busy.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Both ways that bytes take.
 pub(crate) const PATHS: [&str; 2] = ["tcp", "process"];
