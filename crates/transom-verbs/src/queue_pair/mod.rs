@@ -358,8 +358,9 @@ impl QueuePair {
         if to == qps::RESET {
             // First, so that no connection takes it any more.
             self.state.store(to, Ordering::Release);
-            self.rendezvous.leave();
+            let left = self.rendezvous.leave();
             self.engine.reset().inspect_err(|_| self.state.store(from, Ordering::Release))?;
+            drop(left);
             self.held().clear();
         }
         if mask & mask::ACCESS_FLAGS != 0 {
@@ -383,7 +384,7 @@ impl QueuePair {
             (_, qps::ERR) => {
                 self.engine.flush()?;
                 self.release_held();
-                self.rendezvous.leave();
+                drop(self.rendezvous.leave());
             }
             (qps::INIT, qps::RTR) if kind != QueuePairKind::Ud => {
                 self.rendezvous.begin(self).inspect_err(|_| self.put_back(from, &before))?;
@@ -484,8 +485,9 @@ impl QueuePair {
 
     /// The program destroys it, or closes its device: nothing of it is left in its queues.
     pub(crate) fn end(self: &Arc<QueuePair>) {
-        self.rendezvous.leave();
+        let left = self.rendezvous.leave();
         let _ = self.engine.reset();
+        drop(left);
         self.context().remove_queue_pair(self.number);
     }
 

@@ -199,16 +199,15 @@ impl Rendezvous {
     }
 
     /// The queue pair forgets its peer: it goes to RESET or ERR, or is destroyed. No connection of
-    /// the way that ends here takes it afterwards.
-    pub(crate) fn leave(&self) {
-        let (stream, held) = {
-            let _taking = self.taking();
-            let mut inner = self.lock();
-            inner.round += 1;
-            inner.open = false;
-            (inner.stream.take(), std::mem::take(&mut inner.held))
-        };
-        drop((stream, held)); // disconnects, and rejects
+    /// the way that ends here takes it afterwards. What is returned disconnects, and rejects, when it is
+    /// dropped: behind a reset of the queue pair, of which nothing completes (Verbs V68).
+    #[must_use = "the way ends when this is dropped"]
+    pub(crate) fn leave(&self) -> impl Sized + use<> {
+        let _taking = self.taking();
+        let mut inner = self.lock();
+        inner.round += 1;
+        inner.open = false;
+        (inner.stream.take(), std::mem::take(&mut inner.held))
     }
 }
 

@@ -316,7 +316,7 @@ int main(void) {
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
     CHECK("V69", !ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), "SQD");
     struct ibv_async_event ev;
-    int t = async_event(e.ctx, 10000, &ev);
+    int t = async_event(e.ctx, HANG, &ev);
     CHECK("V69", t == IBV_EVENT_SQ_DRAINED && ev.element.qp == q, "event %d", t);
     if (t >= 0)
         ibv_ack_async_event(&ev);
@@ -392,6 +392,17 @@ int main(void) {
     qp_state(f.qp, IBV_QPS_RESET);
     EXPECT_NONE("V37", e.scq, 50);
     EXPECT_NONE("V37", f.rcq, 50);
+    /* nothing completes, so there is no event: of a queue pair that is connected, too */
+    pair_up(&e, &f, DEF);
+    SUCCEEDS(post_recv(&f, 203, f.buf + 300, 64, f.mr->lkey));
+    SUCCEEDS(post(&e, 22, IBV_WR_SEND, SIG, e.buf + 100, 6, e.mr->lkey, 0, 0));
+    EXPECT_WC("V68", f.rcq, 203, IBV_WC_SUCCESS);
+    SUCCEEDS(post_recv(&f, 204, f.buf + 300, 64, f.mr->lkey));
+    SUCCEEDS(ibv_req_notify_cq(f.rcq, 0));
+    qp_state(f.qp, IBV_QPS_RESET);
+    struct pollfd dropped = {f.ch->fd, POLLIN, 0};
+    CHECK("V68", poll(&dropped, 1, 100) == 0, "an event for a receive that a reset drops");
+    qp_state(q, IBV_QPS_RESET);
     /* RESET from INIT, RTR, ERR from RESET */
     qp_init(q, 0);
     qp_state(q, IBV_QPS_RESET);
