@@ -89,7 +89,7 @@ static BY_VARIABLE: AtomicBool = AtomicBool::new(false);
 /// The process begins.
 pub(crate) fn begin() {
     let has =
-        transom_environment::variable("LD_PRELOAD").is_some_and(|list| names(list.as_bytes()));
+        transom_os::environment::variable("LD_PRELOAD").is_some_and(|list| names(list.as_bytes()));
     BY_VARIABLE.store(has, Ordering::Relaxed);
 }
 

@@ -58,6 +58,11 @@ static int refused(int to) {
     CHECK("V111", done == -1 && errno == ECONNREFUSED, "connect %d errno %d", done, errno);
     bool told = id->event && id->event->event == RDMA_CM_EVENT_REJECTED;
     int status = told ? id->event->status : -1;
+    if (told) {
+        struct rdma_conn_param *seen = &id->event->param.conn;
+        CHECK("V126", !seen->responder_resources && !seen->initiator_depth && !seen->retry_count && !seen->qp_num,
+              "a rejection has parameters");
+    }
     SUCCEEDS(rdma_destroy_id(id));
     return status;
 }
@@ -211,7 +216,7 @@ static void synchronous_end(void) {
     SUCCEEDS(rdma_migrate_id(ids[0], NULL));
     SUCCEEDS(rdma_disconnect(ids[1]));
     struct pollfd fd = {ids[0]->channel->fd, POLLIN, 0};
-    CHECK("V130", poll(&fd, 1, 20000) == 1, "no event");
+    CHECK("V130", poll(&fd, 1, HANG) == 1, "no event");
     for (int i = 0; i < 2; i++) {
         SUCCEEDS(rdma_disconnect(ids[0]));
         struct rdma_cm_event *event = ids[0]->event;

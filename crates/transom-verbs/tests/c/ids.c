@@ -146,7 +146,12 @@ static void connects(void) {
     SUCCEEDS(ibv_post_send(id->qp, &send, &bad_send));
     EXPECT_WC("V122", peer->recv_cq, 7, IBV_WC_SUCCESS);
     EXPECT_WC("V122", id->send_cq, 8, IBV_WC_SUCCESS);
-    comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
+    event = next(theirs, RDMA_CM_EVENT_ESTABLISHED);
+    seen = &event->param.conn;
+    CHECK("V126", !seen->private_data && !seen->initiator_depth && !seen->responder_resources &&
+                      !seen->retry_count && !seen->rnr_retry_count && !seen->qp_num,
+          "ESTABLISHED has parameters for the side that has answered");
+    SUCCEEDS(rdma_ack_cm_event(event));
     /* V119: what ends with an id is seen by the peer; the queue pair does not end with it. */
     rdma_destroy_qp(peer);
     SUCCEEDS(rdma_destroy_id(peer));
@@ -188,7 +193,7 @@ static void ends(void) {
     SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
     SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&address, 2000));
     struct pollfd fd = {ours->fd, POLLIN, 0};
-    CHECK("V119", poll(&fd, 1, 20000) == 1, "no event");
+    CHECK("V119", poll(&fd, 1, HANG) == 1, "no event");
     SUCCEEDS(rdma_destroy_id(id));
     CHECK("V119", poll(&fd, 1, 0) == 0, "an event of an id that there is not");
 }

@@ -12,6 +12,7 @@ use crate::entry::cm::ids::{give, look, queue_pair, show};
 use crate::entry::queue_pair::show_state;
 use crate::entry::{fetched, minus_one, pointer};
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::process::PerProcess;
 use crate::{explain, text};
 
@@ -197,7 +198,11 @@ unsafe fn taken(mut event: Event, channel: *mut rdma_event_channel) -> Result<*m
     {
         show_state(&joined);
     }
-    Ok(as_program_sees(id, listener, event, owner))
+    // Only a request and its answer bring parameters (`cma_ib_handler` of Linux); iWARP repeats them.
+    let answers =
+        active || matches!(event.kind, cm_event::CONNECT_REQUEST | cm_event::CONNECT_RESPONSE);
+    let parameters = answers || !kind().infiniband;
+    Ok(as_program_sees(id, listener, event, owner, parameters))
 }
 
 /// A thread asks a channel that another one has just destroyed. It waits as if it had asked before: a
@@ -222,6 +227,7 @@ fn as_program_sees(
     listen_id: *mut rdma_cm_id,
     event: Event,
     owner: Arc<Id>,
+    parameters: bool,
 ) -> *mut rdma_cm_event {
     let datagrams = event.id.is_datagrams();
     let Event {
@@ -242,16 +248,18 @@ fn as_program_sees(
         None => private.as_ptr().cast(),
     };
     let private_data_len = u8::try_from(private.len()).unwrap_or(u8::MAX);
+    let (retry_count, rnr_retry_count, qp_num) =
+        if parameters { (retries.retry, retries.rnr, alias) } else { (0, 0, 0) };
     let conn = rdma_conn_param {
         private_data,
         private_data_len,
-        responder_resources,
-        initiator_depth,
+        responder_resources: if parameters { responder_resources } else { 0 },
+        initiator_depth: if parameters { initiator_depth } else { 0 },
         flow_control: 0,
-        retry_count: retries.retry,
-        rnr_retry_count: retries.rnr,
+        retry_count,
+        rnr_retry_count,
         srq: 0,
-        qp_num: alias,
+        qp_num,
     };
     let service = event.service;
     let ud = rdma_ud_param {
