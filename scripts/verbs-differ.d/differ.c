@@ -1,80 +1,68 @@
-/* Makes sequences of calls of libibverbs from seeds, and prints what each call did: its result, the state of the
- * queue pairs, completions in the order of their queue, and a sum of the bytes in memory. Nothing is printed that
- * an adapter may choose, such as keys, numbers and addresses, so two adapters that agree print the same.
+/* Makes sequences of calls from seeds, and prints what each call did: its result, the state of the queue pairs,
+ * completions in the order of their queue, events, and a sum of the bytes in memory. Nothing is printed that an
+ * adapter may choose, such as keys, numbers and addresses, so two adapters that agree print the same.
  *
- *   differ DEVICE GID-INDEX FIRST-SEED COUNT
+ *   differ KIND DEVICE GID-INDEX FIRST-SEED COUNT
  *
- * Both ends of a connection are queue pairs of this process. Choices depend on the seed alone, never on results. */
+ * KIND is rc, uc, ud or cm. Both ends of a connection are objects of this process. Two threads work side by side, each
+ * on sequences of its own. Choices depend on the seed alone, never on results. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
+#include "common.h"
+
 #include <errno.h>
-#include <infiniband/verbs.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { SIDES = 2, REGION = 4096, REGIONS = 4, WINDOWS = 2, DEPTH = 16, STEPS = 50, PIECES = 3, INLINE = 32 };
+enum { THREADS = 2, MOST = 8 }; /* connections are waited for, most of the time */
 
-static uint64_t state;
-/* splitmix64 */
-static uint32_t any(uint32_t below) {
+__thread int step;
+__thread FILE *out;
+struct ibv_context *context;
+union ibv_gid gid;
+int gid_index;
+
+static __thread uint64_t state;
+static uint64_t number(void) { /* splitmix64 */
     uint64_t z = (state += 0x9E3779B97F4A7C15u);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (uint32_t)((z ^ (z >> 31)) % below);
+    return z ^ (z >> 31);
 }
-static int one_in(uint32_t n) { return any(n) == 0; }
+uint32_t any(uint32_t below) { return (uint32_t)(number() % below); }
+int one_in(uint32_t n) { return any(n) == 0; }
+void fill(void *bytes, size_t length) {
+    for (size_t at = 0; at + 8 <= length; at += 8) {
+        uint64_t some = number();
+        memcpy((char *)bytes + at, &some, 8);
+    }
+}
+uint64_t sum_of(const void *bytes, size_t length) {
+    uint64_t sum = 14695981039346656037u;
+    for (size_t at = 0; at < length; at++) sum = (sum ^ ((const uint8_t *)bytes)[at]) * 1099511628211u;
+    return sum;
+}
 
-static int step;
-static void say(const char *format, ...) {
+void say(const char *format, ...) {
     va_list list;
     va_start(list, format);
-    printf("%d ", step);
-    vprintf(format, list);
-    putchar('\n');
+    fprintf(out, "%d ", step);
+    vfprintf(out, format, list);
+    fputc('\n', out);
     va_end(list);
 }
-static const char *name(int error) { return error ? strerrorname_np(error < 0 ? -error : error) : "ok"; }
-static const char *made(const void *object) { return object ? "ok" : name(errno); }
-static uint64_t milliseconds(void) {
+const char *name(int error) { return error ? strerrorname_np(error < 0 ? -error : error) : "ok"; }
+const char *made(const void *object) { return object ? "ok" : name(errno); }
+uint64_t milliseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-struct region {
-    struct ibv_mr *mr;
-    int access;
-    uint8_t *bytes;
-};
-struct window {
-    struct ibv_mw *mw;
-    uint32_t rkey;
-    struct region *of;
-    uint64_t base, length;
-};
-struct side {
-    struct ibv_pd *pd;
-    struct ibv_cq *cq;
-    struct ibv_srq *srq;
-    struct ibv_qp *qp;
-    enum ibv_qp_state state;
-    struct region regions[REGIONS];
-    struct window windows[WINDOWS];
-    uint64_t next;
-    int owed;     /* signalled requests without a completion */
-    int receives; /* receives without one */
-};
-static struct side sides[SIDES];
-static struct ibv_context *context;
-static union ibv_gid gid;
-static int gid_index;
-
-static const char *kind_of(const struct ibv_wc *wc) {
+const char *kind_of(const struct ibv_wc *wc) {
     switch (wc->opcode) {
     case IBV_WC_SEND: return "SEND";
     case IBV_WC_RDMA_WRITE: return "WRITE";
@@ -89,458 +77,94 @@ static const char *kind_of(const struct ibv_wc *wc) {
     }
 }
 
-/* Receives and requests complete side by side in no order. */
-static FILE *files[SIDES][2];
-static int take(int at) {
-    struct side *s = &sides[at];
-    struct ibv_wc wc;
-    int some = 0;
-    while (s->cq && ibv_poll_cq(s->cq, 1, &wc) == 1) {
-        some++;
-        int receive = wc.wr_id >> 32 != 0;
-        FILE *out = stdout;
-        stdout = files[at][receive];
-        if (receive) s->receives--;
-        else if (s->owed > 0) s->owed--;
-        if (wc.status != IBV_WC_SUCCESS) {
-            say(" %d: %s%u %s", at, receive ? "r" : "s", (unsigned)wc.wr_id, ibv_wc_status_str(wc.status));
-            stdout = out;
-            continue;
+/* ---- asynchronous events ------------------------------------------------------------------------------- */
+
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER;
+
+void hear(void) {
+    struct ibv_async_event event;
+    pthread_mutex_lock(&hearing);
+    while (!ibv_get_async_event(context, &event)) {
+        struct news *news = NULL;
+        switch (event.event_type) {
+        case IBV_EVENT_CQ_ERR: news = event.element.cq->cq_context; break;
+        case IBV_EVENT_SRQ_ERR:
+        case IBV_EVENT_SRQ_LIMIT_REACHED: news = event.element.srq->srq_context; break;
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+        case IBV_EVENT_COMM_EST:
+        case IBV_EVENT_SQ_DRAINED:
+        case IBV_EVENT_PATH_MIG:
+        case IBV_EVENT_PATH_MIG_ERR:
+        case IBV_EVENT_QP_LAST_WQE_REACHED: news = event.element.qp->qp_context; break;
+        default: break;
         }
-        say(" %d: %s%u ok %s", at, receive ? "r" : "s", (unsigned)wc.wr_id, kind_of(&wc));
-        if (receive)
-            say(" %d:  %u bytes, flags %d, immediate %x", at, wc.byte_len,
-                wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV),
-                wc.wc_flags & IBV_WC_WITH_IMM ? ntohl(wc.imm_data) : 0);
-        stdout = out;
+        if (news) news->counts[event.event_type]++;
+        ibv_ack_async_event(&event);
     }
-    return some;
+    pthread_mutex_unlock(&hearing);
 }
 
-/* Waits for what is owed. What each side has got is printed side by side, whatever came first. */
-static void settle(void) {
-    uint64_t since = milliseconds(), quiet = since;
-    char *text[SIDES][2];
-    size_t sizes[SIDES][2];
-    for (int at = 0; at < SIDES; at++)
-        for (int queue = 0; queue < 2; queue++) files[at][queue] = open_memstream(&text[at][queue], &sizes[at][queue]);
+void say_news(struct news *news, const char *of) {
+    pthread_mutex_lock(&hearing);
+    for (unsigned type = 0; type < sizeof news->counts / sizeof *news->counts; type++)
+        if (news->counts[type]) say(" event of %s: %s", of, ibv_event_type_str(type));
+    memset(news, 0, sizeof *news);
+    pthread_mutex_unlock(&hearing);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------- */
+
+static const char *kind;
+static uint64_t next, end;
+static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER;
+
+static void *sequences(void *nothing) {
+    (void)nothing;
     for (;;) {
-        int some = 0;
-        for (int at = 0; at < SIDES; at++) some += take(at);
-        uint64_t now = milliseconds();
-        if (some) quiet = now;
-        int owed = sides[0].owed + sides[1].owed;
-        if (!owed && now - quiet >= 4) break;
-        if (now - quiet > 3000 || now - since > 9000) break;
-        if (!some) usleep(200);
+        pthread_mutex_lock(&taking);
+        uint64_t seed = next++;
+        pthread_mutex_unlock(&taking);
+        if (seed >= end) return NULL;
+        char *text = NULL;
+        size_t length;
+        out = open_memstream(&text, &length);
+        state = seed;
+        state = number(); /* neighbours have nothing in common */
+        step = 0;
+        if (!strcmp(kind, "cm")) connections();
+        else if (!strcmp(kind, "ud")) datagrams();
+        else connected(!strcmp(kind, "uc") ? IBV_QPT_UC : IBV_QPT_RC);
+        fclose(out);
+        pthread_mutex_lock(&taking);
+        printf("seed %llu\n%s", (unsigned long long)seed, text);
+        fflush(stdout);
+        pthread_mutex_unlock(&taking);
+        free(text);
     }
-    for (int at = 0; at < SIDES; at++) {
-        for (int queue = 0; queue < 2; queue++) {
-            fclose(files[at][queue]);
-            fputs(text[at][queue], stdout);
-            free(text[at][queue]);
-        }
-        if (sides[at].owed) say(" %d: %d requests have no completion", at, sides[at].owed);
-        sides[at].owed = 0;
-        struct ibv_qp_attr attr;
-        struct ibv_qp_init_attr init;
-        if (sides[at].qp && !ibv_query_qp(sides[at].qp, &attr, IBV_QP_STATE, &init)) {
-            sides[at].state = attr.qp_state;
-            say(" %d: state %d", at, attr.qp_state);
-        }
-    }
-}
-
-static void bytes(void) {
-    if (sides[0].state != IBV_QPS_RTS || sides[1].state != IBV_QPS_RTS) return;
-    for (int at = 0; at < SIDES; at++)
-        for (int i = 0; i < REGIONS; i++) {
-            uint64_t sum = 14695981039346656037u;
-            for (int b = 0; b < REGION; b++) sum = (sum ^ sides[at].regions[i].bytes[b]) * 1099511628211u;
-            say(" %d: memory %d %016llx", at, i, (unsigned long long)sum);
-        }
-}
-
-/* ---- objects ------------------------------------------------------------------------------------------- */
-
-static void make_region(struct side *s, int i) {
-    static const int rights[] = {0,
-                                 IBV_ACCESS_LOCAL_WRITE,
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
-                                 IBV_ACCESS_REMOTE_READ,
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
-                                 IBV_ACCESS_REMOTE_WRITE,
-                                 IBV_ACCESS_REMOTE_ATOMIC};
-    struct region *r = &s->regions[i];
-    int access = rights[i && one_in(3) ? any(8) : 5]; /* the first one grants everything */
-    if (r->mr) return;
-    r->access = access;
-    r->mr = ibv_reg_mr(s->pd, r->bytes, REGION, access);
-    say("region %d of %d, rights %x: %s", i, (int)(s - sides), access, made(r->mr));
-}
-
-static int attributes(struct side *s, struct side *peer, enum ibv_qp_state to, struct ibv_qp_attr *attr) {
-    *attr = (struct ibv_qp_attr){.qp_state = to};
-    switch (to) {
-    case IBV_QPS_INIT:
-        attr->port_num = 1;
-        attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-        return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-    case IBV_QPS_RTR:
-        attr->path_mtu = IBV_MTU_1024;
-        attr->dest_qp_num = peer->qp ? peer->qp->qp_num : 17;
-        attr->rq_psn = 7;
-        attr->max_dest_rd_atomic = 4;
-        attr->min_rnr_timer = 1;
-        attr->ah_attr = (struct ibv_ah_attr){.grh = {.dgid = gid, .sgid_index = gid_index, .hop_limit = 64},
-                                             .is_global = 1,
-                                             .port_num = 1};
-        return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    case IBV_QPS_RTS:
-        attr->sq_psn = 7;
-        attr->timeout = 10;
-        attr->retry_cnt = 1;
-        attr->rnr_retry = 0;
-        attr->max_rd_atomic = 4;
-        return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-               IBV_QP_MAX_QP_RD_ATOMIC;
-    default: return IBV_QP_STATE;
-    }
-    (void)s;
-}
-
-static int move(int at, enum ibv_qp_state to, int leave_out) {
-    struct ibv_qp_attr attr;
-    struct side *s = &sides[at];
-    int mask = attributes(s, &sides[1 - at], to, &attr) & ~leave_out;
-    int error = ibv_modify_qp(s->qp, &attr, mask);
-    if (!error) s->state = to;
-    return error;
-}
-
-static void set_up(void) {
-    for (int at = 0; at < SIDES; at++) {
-        struct side *s = &sides[at];
-        memset(s, 0, sizeof *s);
-        s->pd = ibv_alloc_pd(context);
-        s->cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
-        if (one_in(4)) {
-            struct ibv_srq_init_attr init = {.attr = {.max_wr = DEPTH, .max_sge = PIECES}};
-            s->srq = ibv_create_srq(s->pd, &init);
-            say("shared receive queue of %d: %s", at, made(s->srq));
-        }
-        struct ibv_qp_init_attr init = {.send_cq = s->cq,
-                                        .recv_cq = s->cq,
-                                        .srq = s->srq,
-                                        .cap = {DEPTH, s->srq ? 0 : DEPTH, PIECES, s->srq ? 0 : PIECES, INLINE},
-                                        .qp_type = IBV_QPT_RC};
-        s->qp = ibv_create_qp(s->pd, &init);
-        say("queue pair of %d: %s", at, made(s->qp));
-        for (int i = 0; i < REGIONS; i++) {
-            s->regions[i].bytes = aligned_alloc(4096, REGION);
-            for (int b = 0; b < REGION; b++) s->regions[i].bytes[b] = (uint8_t)any(256);
-            make_region(s, i);
-        }
-        for (int i = 0; i < WINDOWS; i++) {
-            s->windows[i].mw = ibv_alloc_mw(s->pd, IBV_MW_TYPE_2);
-            say("window %d of %d: %s", i, at, made(s->windows[i].mw));
-        }
-    }
-    for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++)
-        for (int at = 0; at < SIDES; at++) say("%d to %d: %s", at, to, name(move(at, to, 0)));
-}
-
-static void tear_down(void) {
-    step = STEPS + 1;
-    /* In an order of the seed's: what is in use refuses. */
-    for (int round = 0; round < 4; round++)
-        for (int at = 0; at < SIDES; at++) {
-            struct side *s = &sides[at];
-#define DESTROY(what, call, object)                         \
-    if (object && (round == 3 || one_in(3))) {              \
-        int error = call(object);                           \
-        say("destroy " what " of %d: %s", at, name(error)); \
-        if (!error) object = NULL;                          \
-    }
-            DESTROY("completion queue", ibv_destroy_cq, s->cq)
-            DESTROY("shared receive queue", ibv_destroy_srq, s->srq)
-            DESTROY("queue pair", ibv_destroy_qp, s->qp)
-            DESTROY("domain", ibv_dealloc_pd, s->pd)
-            for (int i = 0; i < WINDOWS; i++) DESTROY("window", ibv_dealloc_mw, s->windows[i].mw)
-            for (int i = 0; i < REGIONS; i++) DESTROY("region", ibv_dereg_mr, s->regions[i].mr)
-        }
-    for (int at = 0; at < SIDES; at++) {
-        struct side *s = &sides[at];
-        if (s->cq) say("at last, completion queue of %d: %s", at, name(ibv_destroy_cq(s->cq)));
-        if (s->srq) say("at last, shared receive queue of %d: %s", at, name(ibv_destroy_srq(s->srq)));
-        for (int i = 0; i < REGIONS; i++)
-            if (s->regions[i].mr) say("at last, region of %d: %s", at, name(ibv_dereg_mr(s->regions[i].mr)));
-        if (s->pd) say("at last, domain of %d: %s", at, name(ibv_dealloc_pd(s->pd)));
-        for (int i = 0; i < REGIONS; i++) free(s->regions[i].bytes);
-    }
-}
-
-/* ---- requests ------------------------------------------------------------------------------------------ */
-
-/* Places of a side's own, most of them right. */
-static int pieces(struct side *s, struct ibv_sge *list, uint32_t total, int wrong, int all_rights) {
-    int count = all_rights ? 1 : 1 + (int)any(PIECES); /* pieces that overlap are filled in no order */
-    for (int i = 0; i < count; i++) {
-        struct region *r = &s->regions[all_rights ? 0 : any(REGIONS)];
-        uint32_t length = i == count - 1 ? total : any(total + 1);
-        total -= length;
-        uint32_t offset = any(REGION - length + 1);
-        list[i] = (struct ibv_sge){(uintptr_t)r->bytes + offset, length, r->mr ? r->mr->lkey : 0};
-    }
-    if (wrong == 1) list[any(count)].lkey ^= 0x40000000;
-    if (wrong == 2) list[any(count)].addr -= REGION;
-    return count;
-}
-
-static void post_receive(int at) {
-    struct side *s = &sides[at];
-    if (!s->srq && s->state != IBV_QPS_RTS) return;
-    struct ibv_sge list[PIECES + 2];
-    struct ibv_recv_wr wr = {.wr_id = (1ull << 32) | s->next, .sg_list = list}, *bad = NULL;
-    wr.num_sge = pieces(s, list, any(600), one_in(20) ? 1 : 0, 0);
-    if (one_in(25)) wr.num_sge = PIECES + 2;
-    if (s->receives >= DEPTH && wr.num_sge <= PIECES) return; /* adapters round the depth up */
-    int error = s->srq ? ibv_post_srq_recv(s->srq, &wr, &bad) : ibv_post_recv(s->qp, &wr, &bad);
-    say("receive r%u of %d, %d pieces: %s", (unsigned)s->next, at, wr.num_sge, name(error));
-    s->next++;
-    if (!error) s->receives++;
-}
-
-/* Posts a request. Whether it fetches something: what is posted beside that may come before its answer. */
-static int post(int at) {
-    static const enum ibv_wr_opcode opcodes[] = {
-        IBV_WR_SEND,           IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-        IBV_WR_RDMA_READ,      IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
-        IBV_WR_SEND_WITH_INV,  IBV_WR_BIND_MW, IBV_WR_LOCAL_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND};
-    struct side *s = &sides[at], *peer = &sides[1 - at];
-    struct ibv_sge list[PIECES + 2];
-    struct ibv_send_wr wr = {.wr_id = s->next, .sg_list = list, .opcode = opcodes[any(13)]}, *bad = NULL;
-    uint32_t length = one_in(8) ? 0 : any(500);
-    int wrong = one_in(16) ? 1 + (int)any(2) : 0;
-    int mistake = one_in(10) ? 1 + (int)any(4) : 0;
-    wr.send_flags = IBV_SEND_SIGNALED | (one_in(10) ? IBV_SEND_FENCE : 0) | (one_in(8) ? IBV_SEND_SOLICITED : 0);
-    if (wr.opcode == IBV_WR_SEND_WITH_IMM || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-        wr.imm_data = htonl(0xABC00000 + (uint32_t)s->next);
-    int atomic = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-    int fetches = atomic || wr.opcode == IBV_WR_RDMA_READ;
-    if (atomic) length = 8;
-    if (fetches) wrong = 0; /* rxe judges the requester's memory when the answer comes */
-    wr.num_sge = pieces(s, list, length, wrong, fetches);
-    struct region *target = &peer->regions[any(REGIONS)];
-    uint64_t address = (uintptr_t)target->bytes + any(REGION - 600);
-    uint32_t rkey = target->mr ? target->mr->rkey : 0;
-    struct window *window = &peer->windows[any(WINDOWS)], *own = &s->windows[any(WINDOWS)];
-    if (window->rkey && one_in(3)) {
-        rkey = window->rkey;
-        address = window->base + any(64);
-    }
-    if (mistake == 1) rkey ^= 0x55000000;
-    if (mistake == 2) address = (uintptr_t)target->bytes + REGION - any(4);
-    if (mistake == 3) wr.num_sge = PIECES + 2;
-    if (atomic) {
-        list[0].length = 8, wr.num_sge = mistake == 3 ? wr.num_sge : 1;
-        list[0].addr &= ~7ull;
-        address &= ~7ull; /* others are refused by rxe's post */
-        wr.wr.atomic.remote_addr = address;
-        wr.wr.atomic.rkey = rkey;
-        wr.wr.atomic.compare_add = any(1000);
-        wr.wr.atomic.swap = any(1000);
-    } else {
-        wr.wr.rdma.remote_addr = address;
-        wr.wr.rdma.rkey = rkey;
-    }
-    int sends = wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_RDMA_WRITE;
-    if (sends && length <= INLINE + 4 && one_in(2)) wr.send_flags |= IBV_SEND_INLINE;
-    if (wr.opcode == IBV_WR_BIND_MW) {
-        struct region *r = &s->regions[any(REGIONS)];
-        if (!own->mw || !r->mr) return 0;
-        uint32_t offset = any(REGION / 2), size = 1 + any(REGION / 2);
-        if (mistake == 2) size = REGION;
-        wr.num_sge = 0;
-        wr.bind_mw.mw = own->mw;
-        wr.bind_mw.rkey = ibv_inc_rkey(own->rkey ? own->rkey : own->mw->rkey);
-        wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
-            .mr = r->mr, .addr = (uintptr_t)r->bytes + offset, .length = size,
-            .mw_access_flags = IBV_ACCESS_REMOTE_READ | (one_in(2) ? IBV_ACCESS_REMOTE_WRITE : 0)};
-    }
-    if (wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_SEND_WITH_INV) {
-        struct window *which = wr.opcode == IBV_WR_LOCAL_INV ? own : window;
-        if (!which->rkey) return 0; /* rxe is wrong about windows that are not bound */
-        wr.invalidate_rkey = which->rkey;
-        if (wr.opcode == IBV_WR_LOCAL_INV) wr.num_sge = 0;
-        which->rkey = 0;
-    }
-    int error = ibv_post_send(s->qp, &wr, &bad);
-    say("post s%u of %d: opcode %d, flags %x, %u bytes in %d pieces, wrong %d, mistake %d: %s%s", (unsigned)s->next, at,
-        wr.opcode, wr.send_flags, length, wr.num_sge, wrong, mistake, name(error), error && bad != &wr ? ", not named" : "");
-    s->next++;
-    if (error) return 0;
-    s->owed++;
-    if (wr.opcode == IBV_WR_BIND_MW) {
-        own->rkey = wr.bind_mw.rkey;
-        own->base = wr.bind_mw.bind_info.addr;
-    }
-    return fetches;
-}
-
-/* ---- other calls --------------------------------------------------------------------------------------- */
-
-static void other(int at) {
-    struct side *s = &sides[at];
-    struct ibv_pd *pd = s->pd;
-    switch (any(8)) {
-    case 0: {
-        int entries = one_in(2) ? 0 : one_in(2) ? -1 : 1 + (int)any(100);
-        struct ibv_cq *cq = ibv_create_cq(context, entries, NULL, NULL, one_in(4) ? 1000 : 0);
-        say("completion queue of %d entries: %s", entries, made(cq));
-        if (cq) {
-            say(" at least that: %d", cq->cqe >= entries);
-            say(" destroyed: %s", name(ibv_destroy_cq(cq)));
-        }
-        break;
-    }
-    case 1: {
-        struct ibv_qp_init_attr init = {.send_cq = s->cq, .recv_cq = s->cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
-        int what = (int)any(5);
-        if (what == 0) init.cap.max_send_wr = 1u << 30;
-        if (what == 1) init.cap.max_send_sge = 1000;
-        if (what == 2) init.cap.max_recv_wr = 1u << 30;
-        if (what == 3) init.cap.max_inline_data = 1u << 20;
-        struct ibv_qp *qp = ibv_create_qp(pd, &init);
-        say("queue pair, too much of %d: %s", what, made(qp));
-        if (qp) {
-            struct ibv_qp_attr attr;
-            say(" to RTS at once: %s", name(ibv_modify_qp(qp, memset(&attr, 3, sizeof attr), IBV_QP_STATE)));
-            say(" destroyed: %s", name(ibv_destroy_qp(qp)));
-        }
-        break;
-    }
-    case 2: {
-        struct ibv_srq_init_attr init = {.attr = {.max_wr = one_in(3) ? 1u << 30 : 8, .max_sge = one_in(3) ? 1000 : 1}};
-        struct ibv_srq *srq = ibv_create_srq(pd, &init);
-        say("shared receive queue: %s", made(srq));
-        if (srq) {
-            struct ibv_srq_attr attr = {.srq_limit = one_in(3) ? 1000 : any(8)};
-            say(" limit %u: %s", attr.srq_limit, name(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT)));
-            say(" destroyed: %s", name(ibv_destroy_srq(srq)));
-        }
-        break;
-    }
-    case 3: {
-        struct ibv_ah_attr attr = {.grh = {.dgid = gid, .sgid_index = gid_index, .hop_limit = 1}, .is_global = 1, .port_num = 1};
-        if (one_in(3)) attr.port_num = 2 + any(3);
-        struct ibv_ah *ah = ibv_create_ah(pd, &attr);
-        say("address handle, port %d: %s", attr.port_num, made(ah));
-        if (ah) say(" destroyed: %s", name(ibv_destroy_ah(ah)));
-        break;
-    }
-    case 4: {
-        static uint8_t page[4096] __attribute__((aligned(4096)));
-        int what = (int)any(3);
-        struct ibv_mr *mr = ibv_reg_mr(pd, what == 1 ? (void *)16 : page, what == 2 ? 1ull << 62 : 4096, IBV_ACCESS_LOCAL_WRITE);
-        say("region, %s: %s", what == 1 ? "of nothing" : what == 2 ? "too long" : "right", made(mr));
-        if (mr) say(" destroyed: %s", name(ibv_dereg_mr(mr)));
-        break;
-    }
-    case 5: make_region(s, (int)any(REGIONS)); break;
-    case 6: {
-        struct region *r = &s->regions[any(REGIONS)];
-        if (r->mr && r != s->regions && one_in(2)) {
-            int error = ibv_dereg_mr(r->mr);
-            say("region of %d given back: %s", at, name(error));
-            if (!error) r->mr = NULL;
-        }
-        break;
-    }
-    case 7: {
-        /* Transitions that miss an attribute, or are none. */
-        static const int left_out[] = {IBV_QP_PORT, IBV_QP_AV, IBV_QP_TIMEOUT, IBV_QP_DEST_QPN, IBV_QP_SQ_PSN};
-        int to = IBV_QPS_INIT + (int)any(3), out = left_out[any(5)];
-        struct ibv_qp_attr attr;
-        int all = attributes(s, &sides[1 - at], to, &attr);
-        if (s->state == IBV_QPS_RTS && to == IBV_QPS_RTS) break; /* what may be changed there */
-        if (s->state == (enum ibv_qp_state)(to - 1) && !(all & out)) break;
-        if (s->state == IBV_QPS_INIT && to == IBV_QPS_INIT) break;
-        say("%d from %d to %d without %x: %s", at, s->state, to, out & all, name(ibv_modify_qp(s->qp, &attr, all & ~out)));
-        break;
-    }
-    }
-}
-
-/* Both begin anew, with other windows: whether a window that is bound outlives a reset is no adapter's promise. */
-static void begin_anew(void) {
-    settle();
-    for (int at = 0; at < SIDES; at++) {
-        struct side *s = &sides[at];
-        /* Nobody promises what a request that failed has left in memory. */
-        for (int i = 0; i < REGIONS; i++)
-            for (int b = 0; b < REGION; b++) s->regions[i].bytes[b] = (uint8_t)any(256);
-        say("%d to RESET: %s", at, name(move(at, IBV_QPS_RESET, 0)));
-        if (!s->srq) s->receives = 0;
-        for (int i = 0; i < WINDOWS; i++) {
-            struct window *w = &s->windows[i];
-            say("window of %d given back: %s", at, name(w->mw ? ibv_dealloc_mw(w->mw) : 0));
-            *w = (struct window){.mw = ibv_alloc_mw(s->pd, IBV_MW_TYPE_2)};
-        }
-    }
-    settle();
-    for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++)
-        for (int at = 0; at < SIDES; at++) say("%d to %d: %s", at, to, name(move(at, to, 0)));
-}
-
-static void sequence(uint64_t seed) {
-    state = seed;
-    state = (uint64_t)any(UINT32_MAX) << 32 | any(UINT32_MAX); /* neighbours have nothing in common */
-    step = 0;
-    printf("seed %llu\n", (unsigned long long)seed);
-    set_up();
-    for (step = 1; step <= STEPS; step++) {
-        int at = (int)any(SIDES);
-        switch (any(8)) {
-        case 0:
-        case 1: post_receive(at); break;
-        case 2: other(at); break;
-        case 3:
-            if (sides[0].state != IBV_QPS_RTS || sides[1].state != IBV_QPS_RTS || one_in(8)) begin_anew();
-            break;
-        default:
-            /* Posts in other states, and receives for a queue pair in error, are left out: see the list. */
-            if (sides[1 - at].receives < 4 && !one_in(30))
-                for (int i = 0; i < 4; i++) post_receive(1 - at);
-            int more = 1 + (int)any(3), both = sides[0].state == IBV_QPS_RTS && sides[1].state == IBV_QPS_RTS;
-            if (!both && !one_in(6)) more = 0;
-            for (; more > 0; more--)
-                if ((sides[at].state == IBV_QPS_RTS || sides[at].state == IBV_QPS_ERR) && post(at)) break;
-            settle();
-            if (one_in(4)) bytes();
-        }
-    }
-    bytes();
-    tear_down();
-    fflush(stdout);
 }
 
 int main(int count, char **words) {
-    if (count < 5) return 2;
+    if (count < 6) return 2;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
-    gid_index = atoi(words[2]);
+    kind = words[1];
+    gid_index = atoi(words[3]);
     int devices;
     struct ibv_device **list = ibv_get_device_list(&devices);
     for (int i = 0; i < devices; i++)
-        if (!strcmp(ibv_get_device_name(list[i]), words[1])) context = ibv_open_device(list[i]);
+        if (!strcmp(ibv_get_device_name(list[i]), words[2])) context = ibv_open_device(list[i]);
     if (!context || ibv_query_gid(context, 1, gid_index, &gid)) {
-        fprintf(stderr, "%s: no such device, or no such GID\n", words[1]);
+        fprintf(stderr, "%s: no such device, or no such GID\n", words[2]);
         return 2;
     }
-    for (uint64_t seed = strtoull(words[3], NULL, 0), end = seed + strtoull(words[4], NULL, 0); seed < end; seed++)
-        sequence(seed);
+    fcntl(context->async_fd, F_SETFL, fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
+    next = strtoull(words[4], NULL, 0);
+    end = next + strtoull(words[5], NULL, 0);
+    pthread_t threads[MOST];
+    int some = strcmp(kind, "cm") ? THREADS : MOST;
+    for (int i = 0; i < some; i++)
+        if (pthread_create(&threads[i], NULL, sequences, NULL)) return 2;
+    for (int i = 0; i < some; i++) pthread_join(threads[i], NULL);
     return 0;
 }

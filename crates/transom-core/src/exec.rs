@@ -159,7 +159,8 @@ impl Execution {
         post: impl FnOnce(&mut ReceiveChain<'_>) -> R,
     ) -> R {
         let before = self.receives.end();
-        let done = post(&mut self.admission.receive_chain(self.state, &mut self.receives, expected));
+        let done =
+            post(&mut self.admission.receive_chain(self.state, &mut self.receives, expected));
         self.receives_posted += self.receives.end() - before;
         done
     }

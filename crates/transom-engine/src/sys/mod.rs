@@ -123,4 +123,6 @@ pub(crate) use region::{Region, try_to_share};
 pub(crate) use releases::{GivingBack, ReleaseKeeper, is_behind};
 pub(crate) use socket::INET6;
 pub use socket::{Bytes, Listener, ReservedPort, Stream, check_local, route_to};
+#[cfg(not(windows))]
+pub(crate) use transom_os::answers::NameHolder;
 pub(crate) use transom_os::answers::ReceiveBuffer;
