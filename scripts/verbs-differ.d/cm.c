@@ -114,9 +114,11 @@ static void give_up(int i) {
     for (int turn = 0; turn < 2; turn++) {
         struct rdma_cm_id **id = turn == first ? &s->client : &s->server;
         if (!*id) continue;
+        struct rdma_cm_id *other = id == &s->client ? s->server : s->client;
+        int heard = other && (s->phase == ANSWERED || (s->phase == ASKING && id == &s->server));
         say("destroy %s %d: %s", id == &s->client ? "client" : "server", i, result(rdma_destroy_id(*id)));
         *id = NULL;
-        events(0);
+        events(heard);
     }
     memset(s, 0, sizeof *s);
 }
@@ -181,7 +183,7 @@ static void call(int i) {
         struct rdma_cm_id *id = s->server && one_in(2) ? s->server : s->client;
         const char *whose = id == s->client ? "client" : "server";
         struct rdma_conn_param p = parameters(private, 40, i);
-        switch (any(9)) {
+        switch (any(8)) {
         case 0:
             if (s->phase == RESOLVED) return;
             say("route of %s %d in %d: %s", whose, i, s->phase, result(rdma_resolve_route(id, 2000)));
@@ -211,14 +213,10 @@ static void call(int i) {
             if (s->phase == NEW && id == s->client) return;
             say("bind %s %d in %d: %s", whose, i, s->phase, result(rdma_bind_addr(id, (struct sockaddr *)&there)));
             break;
-        case 7:
-            if (s->phase >= ANSWERED) return;
-            say("disconnect %s %d in %d: %s", whose, i, s->phase, result(rdma_disconnect(id)));
-            break;
-        case 8: {
+        case 7: {
             struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
             int mask = 0;
-            if (!id->verbs || s->phase < ROUTED) return;
+            if (s->phase != ANSWERED) return; /* before it, Linux knows nothing of the peer, or gives those for INIT */
             int error = rdma_init_qp_attr(id, &attr, &mask);
             say("attributes of %s %d in %d: %s, %x", whose, i, s->phase, result(error), mask);
         }
@@ -303,13 +301,14 @@ static void call(int i) {
         struct rdma_cm_id *id = one_in(2) ? s->client : s->server;
         int error = rdma_disconnect(id);
         say("disconnect %s %d: %s", id == s->client ? "client" : "server", i, result(error));
+        /* Linux answers the one side when the other has called, too. */
+        say("disconnect the other side of %d: %s", i, result(rdma_disconnect(id == s->client ? s->server : s->client)));
         events(error ? 0 : 2);
         s->phase = OVER;
         break;
     }
     case OVER:
         if (one_in(3) && s->server) say("disconnect client %d again: %s", i, result(rdma_disconnect(s->client)));
-        exchange(i);
         give_up(i);
     }
 }

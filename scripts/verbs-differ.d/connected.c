@@ -37,6 +37,7 @@ struct side {
     uint64_t next;
     int owed;     /* signalled requests without a completion */
     int receives; /* receives without one */
+    int due;      /* of UC: messages that are on their way to a receive */
 };
 static __thread struct side sides[SIDES];
 static __thread enum ibv_qp_type type;
@@ -53,7 +54,7 @@ static int take(int at) {
         int receive = wc.wr_id >> 32 != 0;
         FILE *all = out;
         out = files[at][receive];
-        if (receive) s->receives--;
+        if (receive) (s->receives--, s->due--);
         else if (s->owed > 0) s->owed--;
         if (wc.status != IBV_WC_SUCCESS) {
             s->failed = 1;
@@ -83,7 +84,7 @@ static void settle(void) {
         for (int at = 0; at < SIDES; at++) some += take(at);
         uint64_t now = milliseconds();
         if (some) (quiet = now, looks = 0);
-        int owed = sides[0].owed + sides[1].owed;
+        int owed = sides[0].owed + sides[1].owed + (sides[0].due > 0) + (sides[1].due > 0);
         if (!owed && now - quiet >= 4 && looks > 8) break;
         if (now - quiet > 3000 || now - since > 9000) break;
         if (!some) usleep(200);
@@ -95,7 +96,7 @@ static void settle(void) {
             free(text[at][queue]);
         }
         if (sides[at].owed) say(" %d: %d requests have no completion", at, sides[at].owed);
-        sides[at].owed = 0;
+        sides[at].owed = sides[at].due = 0;
         struct ibv_cq *of;
         void *nothing;
         if (sides[at].armed && !ibv_get_cq_event(sides[at].channel, &of, &nothing)) {
@@ -354,6 +355,7 @@ static int post(int at, int last) {
     s->next++;
     if (error) return 0;
     s->owed += (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+    peer->due += right && (wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
     if (wr.opcode == IBV_WR_BIND_MW) {
         own->mw->rkey = own->rkey = wr.bind_mw.rkey; /* rxe compares the program's key with its own */
         own->base = wr.bind_mw.bind_info.addr;

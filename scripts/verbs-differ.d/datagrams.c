@@ -21,6 +21,7 @@ struct end {
     enum ibv_qp_state state;
     unsigned next;
     int owed, receives;
+    int due; /* datagrams that are on their way to it */
 };
 static __thread struct end ends[ENDS];
 static __thread uint32_t mtu;
@@ -41,7 +42,7 @@ static void settle(void) {
             while (e->cq && ibv_poll_cq(e->cq, 1, &wc) == 1) {
                 int receive = wc.wr_id >> 32 != 0;
                 some = 1;
-                if (receive) e->receives--;
+                if (receive) (e->receives--, e->due--);
                 else e->owed--;
                 out = files[at][receive];
                 if (wc.status != IBV_WC_SUCCESS)
@@ -54,7 +55,7 @@ static void settle(void) {
                     say(" %d: s%u ok %s", at, (unsigned)wc.wr_id, kind_of(&wc));
                 out = all;
             }
-            owed += e->owed > 0;
+            owed += e->owed > 0 || e->due > 0;
         }
         uint64_t now = milliseconds();
         if (some) (quiet = now, looks = 0);
@@ -68,7 +69,7 @@ static void settle(void) {
             free(text[at][queue]);
         }
         if (ends[at].owed > 0) say(" %d: %d datagrams have no completion", at, ends[at].owed);
-        ends[at].owed = 0;
+        ends[at].owed = ends[at].due = 0;
         struct ibv_qp_attr attr;
         struct ibv_qp_init_attr init;
         if (ends[at].qp && !ibv_query_qp(ends[at].qp, &attr, IBV_QP_STATE, &init)) {
@@ -138,6 +139,7 @@ static void post(int at) {
         mistake == 2 ? 0 : length, mistake, name(error));
     e->next++;
     if (!error) e->owed++;
+    if (!error && right && !mistake) to->due++;
 }
 
 void datagrams(void) {

@@ -4,8 +4,8 @@
  *
  *   differ KIND DEVICE GID-INDEX FIRST-SEED COUNT
  *
- * KIND is rc, uc, ud or cm. Both ends of a connection are objects of this process. Two threads work side by side, each
- * on sequences of its own. Choices depend on the seed alone, never on results. */
+ * KIND is rc, uc, ud or cm. Both ends of a connection are objects of one process. Two threads, or of cm eight
+ * processes, work side by side, each on sequences of its own. Choices depend on the seed alone, never on results. */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -15,9 +15,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { THREADS = 2, MOST = 8 }; /* connections are waited for, most of the time */
+enum { THREADS = 2, PROCESSES = 8 }; /* connections are waited for, most of the time; and librdmacm dies of threads */
 
 __thread int step;
 __thread FILE *out;
@@ -117,14 +120,16 @@ void say_news(struct news *news, const char *of) {
 /* ---- threads ------------------------------------------------------------------------------------------- */
 
 static const char *kind;
-static uint64_t next, end;
+static uint64_t next, end, stride = 1;
+static int turn; /* of processes: a file of each one's own, which it locks to print */
 static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER;
 
 static void *sequences(void *nothing) {
     (void)nothing;
     for (;;) {
         pthread_mutex_lock(&taking);
-        uint64_t seed = next++;
+        uint64_t seed = next;
+        next += stride;
         pthread_mutex_unlock(&taking);
         if (seed >= end) return NULL;
         char *text = NULL;
@@ -138,8 +143,10 @@ static void *sequences(void *nothing) {
         else connected(!strcmp(kind, "uc") ? IBV_QPT_UC : IBV_QPT_RC);
         fclose(out);
         pthread_mutex_lock(&taking);
+        flock(turn, LOCK_EX);
         printf("seed %llu\n%s", (unsigned long long)seed, text);
         fflush(stdout);
+        flock(turn, LOCK_UN);
         pthread_mutex_unlock(&taking);
         free(text);
     }
@@ -150,6 +157,20 @@ int main(int count, char **words) {
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     kind = words[1];
     gid_index = atoi(words[3]);
+    next = strtoull(words[4], NULL, 0);
+    end = next + strtoull(words[5], NULL, 0);
+    int processes = !strcmp(kind, "cm"), own = 0;
+    if (processes) {
+        for (stride = PROCESSES; own < PROCESSES; own++)
+            if (!fork()) break;
+        if (own == PROCESSES) {
+            int ended, wrong = 0;
+            while (wait(&ended) > 0) wrong |= ended;
+            return wrong ? 1 : 0;
+        }
+        next += (uint64_t)own;
+    }
+    turn = open(words[0], O_RDONLY);
     int devices;
     struct ibv_device **list = ibv_get_device_list(&devices);
     for (int i = 0; i < devices; i++)
@@ -159,10 +180,8 @@ int main(int count, char **words) {
         return 2;
     }
     fcntl(context->async_fd, F_SETFL, fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
-    next = strtoull(words[4], NULL, 0);
-    end = next + strtoull(words[5], NULL, 0);
-    pthread_t threads[MOST];
-    int some = strcmp(kind, "cm") ? THREADS : MOST;
+    pthread_t threads[THREADS];
+    int some = processes ? 1 : THREADS;
     for (int i = 0; i < some; i++)
         if (pthread_create(&threads[i], NULL, sequences, NULL)) return 2;
     for (int i = 0; i < some; i++) pthread_join(threads[i], NULL);
