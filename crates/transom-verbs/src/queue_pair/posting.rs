@@ -157,7 +157,7 @@ impl QueuePair {
     pub(crate) fn post_receives(
         &self,
         expected: usize,
-        post: impl FnOnce(&mut raw::ReceiveChain<'_, '_>) -> Result,
+        post: impl FnMut(&mut raw::ReceiveChain<'_, '_>) -> Result,
     ) -> Result {
         let elsewhere = self.shared.is_some()
             || matches!(self.kind(), QueuePairKind::XrcSend | QueuePairKind::XrcReceive);

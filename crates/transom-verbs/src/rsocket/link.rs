@@ -197,7 +197,7 @@ impl Link {
 
     fn post_receives(&self, places: std::ops::Range<u32>) -> Result {
         self.pair.post_receives(places.len(), |chain| {
-            for place in places {
+            for place in places.clone() {
                 let list = [self.words.entry(place * WORD as u32, WORD as u32)];
                 chain.post(about::RECEIVE | u64::from(place), &list).map_err(post_error)?;
             }
