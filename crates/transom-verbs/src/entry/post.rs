@@ -199,10 +199,9 @@ unsafe fn capture(given: &[ibv_sge], into: &mut Captured) -> Result {
 /// A chain of the program's.
 unsafe fn count<T>(mut first: *const T, most: u32, next: impl Fn(&T) -> *const T) -> usize {
     let mut count = 0;
-    // SAFETY: this function's contract.
-    while count < most as usize
-        && let Some(one) = unsafe { first.as_ref() }
-    {
+    while count < most as usize {
+        // SAFETY: this function's contract.
+        let Some(one) = (unsafe { first.as_ref() }) else { break };
         (count, first) = (count + 1, next(one));
     }
     count
@@ -324,7 +323,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         let queue = &shell::trust::<OfSharedQueue>(srq).body;
         let most = (limits::SHARED_DEPTH, queue.max_sge);
         post_receives(wr, bad_wr, most, |expected, post| {
-            Ok(queue.engine.post_receives(expected, post)??)
+            queue.engine.post_receives(expected, post)?
         })
     }
 }
