@@ -260,6 +260,25 @@ impl Admission {
         ReceiveChain::new(open, queue, most, &self.receives, expected)
     }
 
+    /// Put one request behind those in `queue`: a [`Chain`](crate::Chain) of one, which reserves nothing and so
+    /// costs less. An error changes nothing.
+    #[inline]
+    pub(crate) fn post(
+        &self,
+        state: QueuePairState,
+        queue: &mut RequestQueue,
+        request: &Request,
+        data: Data<'_>,
+    ) -> Result<(), Status> {
+        self.takes_requests(state)?;
+        let length = self.judge(request, data)?;
+        if self.requests.take_some(1) == 0 {
+            return Err(Status::NoMoreEntries);
+        }
+        queue.push(request.context, request.operation, request.flags, data, length);
+        Ok(())
+    }
+
     /// Whether a request that takes no place, because it is over at once, may be posted.
     #[inline]
     pub(crate) fn probe(

@@ -141,13 +141,13 @@ impl Execution {
         Chain::new(&self.admission, open, &mut self.requests, expected)
     }
 
-    /// Post a request, as a [`Chain`] of one.
+    /// Post one request.
     ///
     /// # Errors
     /// As [`QueuePair::post`](crate::QueuePair::post).
     #[inline]
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        self.chain(1).post(request, data)
+        self.admission.post(self.state, &mut self.requests, request, data)
     }
 
     /// Have `post` post receives, as [`Execution::chain`]. A
