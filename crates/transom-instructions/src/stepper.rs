@@ -15,7 +15,7 @@ use crate::decode::{Kind, LONGEST, kind};
 
 /// Instructions of one stretch, after which it is given up: it waits for a thread that was stopped
 /// while it held a lock.
-const MOST: u64 = 200_000;
+const MOST: u64 = 1_000_000;
 
 /// How long a system call may take before it is taken to wait for a thread that was stopped.
 const BLOCKED: Duration = Duration::from_millis(500);

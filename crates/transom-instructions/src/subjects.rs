@@ -95,7 +95,7 @@ impl Subject {
 
 const PROCESS: &str = "process";
 const TCP: &str = "tcp";
-/// Operations of two batches of Writes. Sends of one are as many instructions as a stretch may have.
+/// Operations of two batches.
 const BATCHES: u64 = 2 * BATCH as u64;
 
 /// Every subject, in the order in which they are shown.
@@ -131,9 +131,9 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         "a Write of a batch of 16 over shared memory: posted, placed, waited for"),
     Subject::new(("batch-tcp", TCP), BATCHES, Work::Writes,
         "the same over TCP"),
-    Subject::new(("batch-send-process", PROCESS), BATCH as u64, Work::Sends,
+    Subject::new(("batch-send-process", PROCESS), BATCHES, Work::Sends,
         "a Send of a batch of 16 over shared memory: posted, received, waited for"),
-    Subject::new(("batch-send-tcp", TCP), BATCH as u64, Work::Sends,
+    Subject::new(("batch-send-tcp", TCP), BATCHES, Work::Sends,
         "the same over TCP"),
     // The verbs library: ibv_post_send, ibv_post_recv, ibv_poll_cq.
     Subject::new(("verbs-write-process", PROCESS), 4, Work::Verbs(Kind::Write),
@@ -160,9 +160,9 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         "a fetch-and-add over shared memory, there and back"),
     Subject::new(("verbs-atomic-tcp", TCP), 4, Work::Verbs(Kind::FetchAdd),
         "the same over TCP"),
-    Subject::new(("verbs-chain-process", PROCESS), BATCH as u64, Work::VerbsChain,
+    Subject::new(("verbs-chain-process", PROCESS), BATCHES, Work::VerbsChain,
         "a Send of a chain of 16 over shared memory: posted, received, its receive posted again"),
-    Subject::new(("verbs-chain-tcp", TCP), BATCH as u64, Work::VerbsChain,
+    Subject::new(("verbs-chain-tcp", TCP), BATCHES, Work::VerbsChain,
         "the same over TCP"),
     // Every 16th pair of `bind` makes a block of random numbers, and most stretches have none of these.
     Subject::new(("bind", PROCESS), 4, Work::Bind,
@@ -315,12 +315,13 @@ fn verbs_chains(operations: u64) -> Outcome {
     let mut turn = 1;
     let mut round = || -> Outcome {
         turn += 1;
-        verbs::chain(&mut one, &mut other, turn)
+        verbs::chain(&mut one, &mut other, turn)?;
+        verbs::chain(&mut other, &mut one, turn)
     };
     for _ in 0..WARM {
         round()?;
     }
-    counted(|| (0..operations as usize / verbs::CHAIN).try_for_each(|_| round()))
+    counted(|| (0..operations as usize / (2 * verbs::CHAIN)).try_for_each(|_| round()))
 }
 
 /// A Write from one end that the other end has seen.
@@ -371,27 +372,22 @@ fn batches(path: Path, operations: u64) -> Outcome {
     counted(|| (0..operations as usize / BATCH).try_for_each(|_| round()))
 }
 
-/// Batches of 8-byte Sends, all of which the other end receives before the next batch is posted.
+/// Batches of 8-byte Sends to and fro, each received before the next one is posted.
 fn batches_of_sends(path: Path, operations: u64) -> Outcome {
     let (_adapters, [one, other]) = connect((path, false), 8)?;
-    let (from, mut batch) = (one.local.slice(..), one.queue.batch());
-    let mut round = || -> Outcome {
+    let half = |from: &End, to: &End| -> Outcome {
+        let (slice, mut batch) = (from.local.slice(..), from.queue.batch());
         for _ in 0..BATCH {
-            batch.send(&from)?;
+            batch.send(&slice)?;
         }
-        let posted = batch.post()?;
-        for _ in 0..BATCH {
-            receive(&other)?;
-        }
-        while !posted.is_done() {
-            one.queue.poll();
-        }
-        Ok(posted.wait()?)
+        drop(batch.post()?);
+        (0..BATCH).try_for_each(|_| receive(to))
     };
+    let round = || half(&one, &other).and_then(|()| half(&other, &one));
     for _ in 0..WARM {
         round()?;
     }
-    counted(|| (0..operations as usize / BATCH).try_for_each(|_| round()))
+    counted(|| (0..operations as usize / (2 * BATCH)).try_for_each(|_| round()))
 }
 
 fn bind(operations: u64) -> Outcome {
