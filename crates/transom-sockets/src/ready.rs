@@ -55,7 +55,9 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
     let ends = u64::from(incoming.finished) | u64::from(gone) << 1 | shutdowns << 2;
     let output = session.times_full() << 1 | u64::from(gone);
-    Ready { events, input: session.head_in(), ends, output }
+    // Another mark wakes as bytes do, if it is reached.
+    let marks = u64::from(session.end().low_waters.load(Ordering::Relaxed));
+    Ready { events, input: session.head_in() ^ marks << 48, ends, output }
 }
 
 /// A socket's readiness as far as its rings have it. `None`: the kernel says

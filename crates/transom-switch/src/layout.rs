@@ -185,6 +185,8 @@ pub struct End {
     pub inline: AtomicU32,
     /// Bytes below which this end is not readable (`SO_RCVLOWAT`); 0 counts as 1.
     pub low_water: AtomicU32,
+    /// How often that was set to what is reached.
+    pub low_waters: AtomicU32,
     /// 1: TCP_NODELAY, as the program has it; doorbells never wait.
     pub no_delay: AtomicU32,
     /// 1: TCP_CORK, as the program has it.

@@ -93,7 +93,11 @@ fn into_pipe(
     let written = if seen == 0 { 0 } else { sys::write(to, &bytes[..seen])? };
     let taken = vectors(&mut bytes[..written]);
     if written > 0 {
-        stream::receive(held, from, Receive { vectors: &taken, ..peek(libc::MSG_DONTWAIT) })?;
+        stream::receive(
+            held,
+            from,
+            Receive { vectors: &taken, ..peek(libc::MSG_DONTWAIT | stream::FROM_NEXT) },
+        )?;
     }
     Ok(written)
 }

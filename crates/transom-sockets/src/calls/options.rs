@@ -43,6 +43,11 @@ fn set(held: &Held, level: c_int, name: c_int, at: *const c_void, size: Size) ->
         // The kernel would not report a doorbell.
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
             end.low_water.store(value.max(0).cast_unsigned(), Ordering::Relaxed);
+            let most = u64::from(value.max(1).cast_unsigned());
+            if session.arrived().is_ok_and(|incoming| incoming.bytes >= most) {
+                end.low_waters.fetch_add(1, Ordering::SeqCst);
+                crate::epoll::changed(held);
+            }
             Some(0)
         }
         // Nothing is in the kernel's hands when it is sent.

@@ -29,8 +29,8 @@ pub(crate) struct Receive<'a> {
     pub(crate) message: Option<&'a mut libc::msghdr>,
 }
 
-/// A flag of this library's own, in no program's way: a look begins at what is read next, whatever SO_PEEK_OFF
-/// says.
+/// A flag of this library's own, in no program's way: SO_PEEK_OFF and SO_RCVLOWAT do not concern the call, as they do
+/// not concern the kernel's `splice`.
 pub(crate) const FROM_NEXT: c_int = 1 << 29;
 
 /// Receive.
@@ -61,9 +61,9 @@ fn receive_bytes(
     }
     let wanted = checked(what.vectors)?;
     let peek = what.flags & libc::MSG_PEEK != 0;
-    let by_offset = what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
     // A call that waits does so for this much: SO_RCVLOWAT (socket(7)), or all of it (recv(2)).
-    let low_water = session.end().low_water.load(Ordering::Relaxed).max(1) as usize;
+    let asked = session.end().low_water.load(Ordering::Relaxed).max(1) as usize;
+    let low_water = if what.flags & FROM_NEXT == 0 { asked } else { 1 };
     let least = if what.flags & libc::MSG_WAITALL != 0 { wanted } else { low_water.min(wanted) };
     let mut done = 0;
     let mut patience = Patience::default();
@@ -88,7 +88,7 @@ fn receive_bytes(
             }
             Ok(Got::Nothing(_)) if done > 0 && done >= least => return Ok(done),
             Ok(Got::Nothing(road)) => {
-                let passed = if by_offset { peek_offset(session).unwrap_or(0) } else { 0 };
+                let passed = begin_of_look(session, what.flags);
                 let waited = if is_nonblocking(held, fd, what.flags) {
                     Err(libc::EAGAIN)
                 } else if passed > 0 {
@@ -110,8 +110,14 @@ fn receive_bytes(
 }
 
 /// Where a look at the stream begins: SO_PEEK_OFF (socket(7)), if it is set.
-pub(super) fn peek_offset(session: &Session<'_>) -> Option<usize> {
+fn peek_offset(session: &Session<'_>) -> Option<usize> {
     session.end().peek_offset.load(Ordering::Relaxed).checked_sub(1).map(|offset| offset as usize)
+}
+
+/// As [`peek_offset`], for a call with these flags; 0: it begins at what is read next.
+fn begin_of_look(session: &Session<'_>, flags: c_int) -> usize {
+    let by_offset = flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
+    if by_offset { peek_offset(session).unwrap_or(0) } else { 0 }
 }
 
 /// `bytes` were looked at, or taken: SO_PEEK_OFF moves on, or back.
@@ -134,7 +140,12 @@ fn attempt(
         let road = session.road_in().map_err(|_| broken(held))?;
         match road {
             Road::Tcp(limit) => {
-                let most = limit.map_or(usize::MAX, |limit| limit as usize);
+                let begin = begin_of_look(session, what.flags);
+                let most = limit.map_or(usize::MAX, |left| (left as usize).saturating_sub(begin));
+                if most == 0 {
+                    no_message(what);
+                    return by_ring(held, session, fd, what, (done, wanted - done));
+                }
                 match by_tcp(held, session, fd, what, (done, most))? {
                     Some(Got::Bytes(bytes)) if bytes == most => {
                         return look_on(held, session, fd, what, (bytes, wanted)).map(Got::Bytes);
@@ -145,13 +156,18 @@ fn attempt(
             }
             Road::Ring => {
                 advance(held, session, fd);
-                if let Some(message) = &mut what.message {
-                    (message.msg_flags, message.msg_controllen) = (0, 0);
-                    message.msg_namelen = 0;
-                }
+                no_message(what);
                 return by_ring(held, session, fd, what, (done, wanted - done));
             }
         }
+    }
+}
+
+/// The ring has nothing beside its bytes.
+fn no_message(what: &mut Receive<'_>) {
+    if let Some(message) = &mut what.message {
+        (message.msg_flags, message.msg_controllen) = (0, 0);
+        message.msg_namelen = 0;
     }
 }
 
@@ -163,8 +179,7 @@ fn look_on(
     what: &Receive<'_>,
     (bytes, wanted): (usize, usize),
 ) -> Result<usize, Errno> {
-    let looks = what.flags & libc::MSG_PEEK != 0 && peek_offset(session).is_none();
-    if !looks || bytes == 0 || bytes >= wanted {
+    if what.flags & libc::MSG_PEEK == 0 || bytes == 0 || bytes >= wanted {
         return Ok(bytes);
     }
     match by_ring(held, session, fd, what, (bytes, wanted - bytes))? {
@@ -190,6 +205,11 @@ fn by_tcp(
     }
     (own.msg_iov, own.msg_iovlen) = (vectors.as_mut_ptr(), vectors.len());
     let flags = what.flags & !(libc::MSG_WAITALL | FROM_NEXT) | libc::MSG_DONTWAIT;
+    let begin = begin_of_look(session, what.flags);
+    if flags & libc::MSG_PEEK != 0 && peek_offset(session).is_some() {
+        // The kernel has not seen what calls took from the ring.
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, begin as c_int);
+    }
     // SAFETY: the vectors are parts of the caller's buffers, and the rest is the caller's message.
     let got = unsafe { sys::receive_message(fd, &raw mut own, flags) };
     if let Some(message) = &mut what.message {
@@ -210,14 +230,21 @@ fn by_tcp(
         }
         Ok(bytes) if flags & (libc::MSG_PEEK | libc::MSG_OOB) != 0 => {
             // The sender has published by now how many of them are the program's.
-            Ok(match session.road_in().map_err(|_| broken(held))? {
-                Road::Ring if flags & libc::MSG_OOB == 0 => None,
-                Road::Tcp(Some(left)) => Some(Got::Bytes(bytes.min(left as usize))),
-                _ => Some(Got::Bytes(bytes)),
-            })
+            let seen = match session.road_in().map_err(|_| broken(held))? {
+                Road::Ring if flags & libc::MSG_OOB == 0 => 0,
+                Road::Tcp(Some(left)) => bytes.min((left as usize).saturating_sub(begin)),
+                _ => bytes,
+            };
+            if what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK {
+                move_peek_offset(session, true, seen);
+            }
+            Ok((seen > 0).then_some(Got::Bytes(seen)))
         }
         Ok(bytes) => {
             let payload = session.received_by_tcp(bytes as u64).map_err(|_| broken(held))?;
+            if what.flags & FROM_NEXT == 0 {
+                move_peek_offset(session, false, payload as usize);
+            }
             Ok((payload > 0).then_some(Got::Bytes(payload as usize)))
         }
         Err(libc::EAGAIN) => {
@@ -252,8 +279,12 @@ fn by_ring(
         if incoming.all > 0 && wanted == 0 {
             return Ok(Got::Bytes(0));
         }
-        let by_offset = what.flags & (libc::MSG_PEEK | FROM_NEXT) == libc::MSG_PEEK;
-        let offset = if by_offset { peek_offset(session).unwrap_or(0) } else { 0 };
+        // Bytes that came over TCP, and are unread, lie before those in the ring.
+        let before = match session.road_in() {
+            Ok(Road::Tcp(Some(left))) if peek => left as usize,
+            _ => 0,
+        };
+        let offset = begin_of_look(session, what.flags).saturating_sub(before);
         let passed = if peek { (offset + done) as u64 } else { 0 };
         // A read that has got something ends before the urgent byte.
         let there =
@@ -282,13 +313,13 @@ fn by_ring(
             if done < wanted && (count == PIECE || (count as u64) < there) {
                 continue;
             }
-            if by_offset || !peek {
+            if what.flags & FROM_NEXT == 0 {
                 move_peek_offset(session, peek, done);
             }
             return Ok(Got::Bytes(done));
         }
         if done > 0 {
-            if by_offset || !peek {
+            if what.flags & FROM_NEXT == 0 {
                 move_peek_offset(session, peek, done);
             }
             return Ok(Got::Bytes(done));
