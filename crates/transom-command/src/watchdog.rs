@@ -1,13 +1,15 @@
 //! Nothing here may hang: a command that takes far too long ends with a sentence.
 
+use std::thread::Builder;
 use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
 
 /// End the process if it is still there after `limit`. A process that is the child of another also
-/// ends with its parent, whose end of the pipe on our standard input it watches for.
+/// ends with its parent, whose end of the pipe on our standard input it watches for. A process that may have no
+/// further thread goes on without.
 pub fn limit(what: &'static str, limit: Duration) {
-    std::thread::spawn(move || {
+    let _ = Builder::new().spawn(move || {
         std::thread::sleep(limit);
         let failure = Failure::new(
             Exit::NoConnection,
@@ -19,9 +21,9 @@ pub fn limit(what: &'static str, limit: Duration) {
     });
 }
 
-/// In a child: end when the parent is gone (its end of our standard input closes).
+/// In a child: end when the parent is gone (its end of our standard input closes), if a thread can be had for it.
 pub fn end_with_parent() {
-    std::thread::spawn(|| {
+    let _ = Builder::new().spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         std::process::exit(Exit::System as i32);
     });

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST_LINE: u64 = 1 << 20;
 /// Bytes read of an answer: some half a million regions and windows in a minute.
 const WHOLE: Limits = Limits { bytes: 256 << 20, time: Duration::from_secs(60) };
+/// Records of an answer. Those of other kinds are counted, and not kept.
+const MOST_RECORDS: usize = 600_000;
 /// Bytes read of an answer of which the first record is wanted.
 const FIRST: Limits = Limits { bytes: LONGEST_LINE, time: Duration::from_secs(10) };
 /// Processes that are asked for their first records at the same time.
@@ -77,7 +79,8 @@ impl std::fmt::Display for AskError {
             AskError::Silent => write!(f, "it has said nothing for {} s", PATIENCE.as_secs()),
             AskError::CutShort => f.write_str("it ended before it had said everything"),
             AskError::TooLong => {
-                write!(f, "its answer is longer than {} MiB", WHOLE.bytes >> 20)
+                let most = WHOLE.bytes >> 20;
+                write!(f, "its answer is longer than {most} MiB, or {MOST_RECORDS} records")
             }
             AskError::Endless => f.write_str("it has not come to the end of its answer in time"),
             AskError::Version(version) => write!(
@@ -180,10 +183,17 @@ fn answer(stream: Stream, most: u64, until: Instant) -> Result<Answer, AskError>
     let mut lines = Lines::of(stream, most, until);
     let process = lines.process()?;
     let mut records = vec![Record::Process(process.clone())];
-    while !matches!(records.last(), Some(Record::End(_))) {
-        records.push(lines.next()?.ok_or(AskError::CutShort)?);
+    for _ in 0..MOST_RECORDS {
+        let record = lines.next()?.ok_or(AskError::CutShort)?;
+        let ended = matches!(record, Record::End(_));
+        if record != Record::Unknown {
+            records.push(record);
+        }
+        if ended {
+            return Ok(Answer { process, records, text: lines.text });
+        }
     }
-    Ok(Answer { process, records, text: lines.text })
+    Err(AskError::TooLong)
 }
 
 impl Answer {
@@ -333,6 +343,8 @@ mod tests {
         let forever = Duration::from_secs(1 << 20);
         let long = endless(Limits { bytes: 1 << 16, time: forever }, &record);
         assert!(matches!(long, AskError::TooLong), "{long}");
+        let many = endless(Limits { bytes: u64::MAX, time: forever }, &record.repeat(1000));
+        assert!(matches!(many, AskError::TooLong), "{many}");
         let line = endless(Limits { bytes: u64::MAX, time: forever }, "x");
         assert!(matches!(line, AskError::CutShort), "a line without an end: {line}");
         let slow = endless(Limits { bytes: u64::MAX, time: Duration::ZERO }, &record);
