@@ -208,6 +208,10 @@ impl Wire for Spy {
         self.wire.retry_older()
     }
 
+    fn credit(&self) -> Option<u32> {
+        self.wire.credit()
+    }
+
     fn set_segment_size(&mut self, bytes: u32) {
         self.wire.set_segment_size(bytes);
     }

@@ -81,7 +81,8 @@ impl Connection {
         let Some(execution) = self.execution.as_mut() else { return Next::No };
         let Some((slot, id, message)) = next_message(execution) else { return Next::No };
         let length = slot.length as usize; // of a message, which has fewer than 2^32
-        if !out.takes(length) {
+        let lacks_receive = message.needs_receive() && self.wire.credit() == Some(0);
+        if lacks_receive || !out.takes(length) {
             return Next::No;
         }
         let mut room = [0; SMALL];
