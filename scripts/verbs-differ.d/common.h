@@ -25,7 +25,7 @@ uint64_t milliseconds(void);
 uint64_t sum_of(const void *bytes, size_t length);
 void fill(void *bytes, size_t length);
 
-/* What the device has told about objects, by the context of the object: a queue pair, a shared receive queue or a
+/* Events of the device about objects, by the context of the object: a queue pair, a shared receive queue or a
  * completion queue. */
 struct news {
     unsigned counts[IBV_EVENT_WQ_FATAL + 1];
@@ -33,7 +33,7 @@ struct news {
 void hear(void);
 void say_news(struct news *news, const char *of);
 
-/* One sequence of each kind. */
+/* A sequence of each kind. */
 void connected(enum ibv_qp_type type);
 void datagrams(void);
 void connections(void);

@@ -502,7 +502,7 @@ static void begin_anew(void) {
     settle();
     for (int at = 0; at < SIDES; at++) {
         struct side *s = &sides[at];
-        /* What a request that failed has left in memory, nobody promises. */
+        /* Nobody promises what a request that failed has left in memory. */
         for (int i = 0; i < REGIONS; i++)
             fill(s->regions[i].bytes, REGION);
         say("%d to RESET: %s", at, name(move(at, IBV_QPS_RESET, 0)));

@@ -4,8 +4,8 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use transom::{Adapter, Path};
 
-use transom_command::exit::{Exit, Failure, Outcome};
-use transom_command::print_json;
+use crate::command::exit::{Exit, Failure, Outcome};
+use crate::command::print_json;
 
 use crate::path::PathArg;
 

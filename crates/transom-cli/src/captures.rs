@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use clap::{Args as ClapArgs, Subcommand};
 use serde::Serialize;
 
-use transom_command::exit::{Exit, Failure, Outcome, system};
-use transom_command::print_json;
+use crate::command::exit::{Exit, Failure, Outcome, system};
+use crate::command::print_json;
 
 /// Commands about captures.
 #[derive(Debug, Subcommand)]

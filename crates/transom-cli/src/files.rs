@@ -15,7 +15,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(Error::from(ErrorKind::InvalidInput)) }
 }
 
-/// What is in such a file, up to so many bytes.
+/// The content of such a file, up to so many bytes.
 pub(crate) fn read_regular(path: &Path, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most).read_to_end(&mut bytes)?;

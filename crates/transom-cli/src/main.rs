@@ -1,10 +1,11 @@
 //! The command `transom`.
 
-#![cfg_attr(not(windows), forbid(unsafe_code))]
-#![cfg_attr(windows, deny(unsafe_code))]
+#![deny(unsafe_code)]
 
 mod adapters;
+mod bench;
 mod captures;
+mod command;
 mod explain;
 #[cfg(not(windows))]
 mod files;
@@ -22,8 +23,8 @@ mod watch;
 
 use std::process::ExitCode;
 
+use crate::command::exit;
 use clap::{CommandFactory, Parser, Subcommand};
-use transom_command::exit;
 
 /// An RDMA adapter in software: a tour, tools, and measurements.
 #[derive(Debug, Parser)]
@@ -58,7 +59,7 @@ enum Command {
     Run(run::Args),
     /// Measure, against the same bytes over a bare socket
     #[command(subcommand)]
-    Bench(transom_bench::Command),
+    Bench(crate::bench::Command),
     /// Install the NetworkDirect provider on Windows, remove it, or say whether it is installed
     #[command(subcommand)]
     Provider(provider::Provider),
@@ -71,7 +72,7 @@ enum Command {
     QuickstartOwner(quickstart::OwnerArgs),
     /// The other process of `bench`
     #[command(hide = true)]
-    BenchPeer(transom_bench::PeerArgs),
+    BenchPeer(crate::bench::PeerArgs),
 }
 
 fn main() -> ExitCode {
@@ -85,12 +86,12 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(&args),
         Command::Captures(command) => captures::run(&command),
         Command::Rping(args) => rping::run(&args),
-        Command::Bench(command) => transom_bench::run(&command),
+        Command::Bench(command) => crate::bench::run(&command),
         Command::Provider(command) => provider::run(&command),
         Command::Completions(args) => packaging::completions(&args, &Cli::command()),
         Command::Man(args) => packaging::man(&args, Cli::command()),
         Command::QuickstartOwner(args) => quickstart::owner::run(&args),
-        Command::BenchPeer(args) => transom_bench::run_peer(&args),
+        Command::BenchPeer(args) => crate::bench::run_peer(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 /// The arguments of `completions`.
 #[derive(Debug, ClapArgs)]

@@ -1,8 +1,8 @@
 //! `--path`, where a command opens adapters.
 
+use crate::command::Way;
 use clap::Args as ClapArgs;
 use transom::Options;
-use transom_command::Way;
 
 /// The argument.
 #[derive(Clone, Copy, Debug, ClapArgs)]

@@ -20,7 +20,8 @@
 //!
 //! [`hold_rules`] checks these documents and every citation in the workspace, [`hold_document`] a
 //! table of tests. The other programs of this crate are `mutants`, which puts sampled one-line defects
-//! into a copy of the sources, for `scripts/mutants --sample`.
+//! into a copy of the sources, for `scripts/mutants --sample`, and `instructions`, which counts those of the hot
+//! path, for `benches/instructions`.
 
 mod citation;
 mod document;

@@ -6,7 +6,7 @@ mod statuses;
 use clap::Args as ClapArgs;
 use transom_memory::rules;
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 /// Every page, in the order of the table of rules. `docs/explain.md` is the same file.
 const PAGES: &str = include_str!("rules.md");

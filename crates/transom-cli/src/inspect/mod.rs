@@ -7,8 +7,8 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use transom_inspect::{AskError, Found, Process};
 
-use transom_command::exit::{Exit, Failure, Outcome};
-use transom_command::print_json;
+use crate::command::exit::{Exit, Failure, Outcome};
+use crate::command::print_json;
 
 /// Arguments of `ps`.
 #[derive(Debug, ClapArgs)]

@@ -8,7 +8,7 @@ use transom_inspect::{
     TimeOut, Uses, Window,
 };
 
-use transom_command::show;
+use crate::command::show;
 
 /// Lines for refusals are wrapped at this width, behind their indentation.
 const WIDTH: usize = 92;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 use catalogue::{
     CatalogueState, Cause, Failed, Held, Refused, VERSIONS, change, installed, look, nothing,
@@ -70,7 +70,7 @@ fn library(asked: Option<&Path>) -> Outcome<String> {
     let file = match asked {
         Some(file) => file.to_owned(),
         None => std::env::current_exe()
-            .map_err(transom_command::exit::system("this program's own folder"))?
+            .map_err(crate::command::exit::system("this program's own folder"))?
             .with_file_name("transom_nd.dll"),
     };
     let shown = file.display();

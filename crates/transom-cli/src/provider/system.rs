@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 use super::catalogue::{Catalogue, Entry, Id, Refused};
 

@@ -16,10 +16,10 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use sha2::{Digest, Sha256};
 
+use crate::command::exit::{Exit, Failure, Outcome, system};
+use crate::command::print_json;
+use crate::command::watchdog;
 use crate::path::PathArg;
-use transom_command::exit::{Exit, Failure, Outcome, system};
-use transom_command::print_json;
-use transom_command::watchdog;
 
 /// Arguments of `quickstart`.
 #[derive(Debug, ClapArgs)]

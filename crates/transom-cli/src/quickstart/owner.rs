@@ -9,8 +9,8 @@ use transom::{Adapter, Denial, ErrorKind, MappedFile, QueuePair, Region, Rights,
 
 use super::talk::{Answer, Lent, Ready, Request, json, say};
 use super::{LARGEST, OwnerArgs, digest};
-use transom_command::exit::{Outcome, system};
-use transom_command::watchdog;
+use crate::command::exit::{Outcome, system};
+use crate::command::watchdog;
 
 /// The file, registered once, and how much of it is lent.
 struct Lender {

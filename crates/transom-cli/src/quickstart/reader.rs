@@ -12,9 +12,9 @@ use super::digest;
 use super::mistakes::{self, Wrong};
 use super::report::Screen;
 use super::talk::{Answer, Ready, Record, Request, hear, parse, say};
+use crate::command::exit::{Exit, Failure, Outcome, system};
+use crate::command::progress::Progress;
 use crate::path::PathArg;
-use transom_command::exit::{Exit, Failure, Outcome, system};
-use transom_command::progress::Progress;
 
 /// The findings of the tour: the JSON object.
 #[derive(Debug, Serialize)]

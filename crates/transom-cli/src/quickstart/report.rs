@@ -5,7 +5,7 @@ use std::time::Duration;
 use transom::ConnectionInfo;
 
 use super::mistakes::Wrong;
-use transom_command::show;
+use crate::command::show;
 
 /// The text of the tour on the screen; silent for `--json`.
 pub(super) struct Screen {

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use transom::{Grant, QueuePair, Rights};
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 /// The reader's requests.
 #[derive(Debug, Serialize, Deserialize)]

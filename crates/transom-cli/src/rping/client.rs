@@ -7,8 +7,8 @@ use transom::{QueuePair, Rights, Window};
 use super::Args;
 use super::peer::Peer;
 use super::protocol::{self, Descriptor, MESSAGE};
-use transom_command::exit::{Exit, Failure, Outcome};
-use transom_command::progress::Progress;
+use crate::command::exit::{Exit, Failure, Outcome};
+use crate::command::progress::Progress;
 
 pub(super) fn run(args: &Args, to: SocketAddr) -> Outcome {
     let adapter = args.options().route_to(to)?;

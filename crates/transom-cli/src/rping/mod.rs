@@ -11,10 +11,10 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use transom::{Adapter, ConnectionInfo, Options};
 
+use crate::command::OnOff;
+use crate::command::exit::{Exit, Failure, Outcome};
 use crate::path::PathArg;
 use peer::Peer;
-use transom_command::OnOff;
-use transom_command::exit::{Exit, Failure, Outcome};
 
 /// Arguments of `rping`: the letters are rping's.
 #[derive(Debug, ClapArgs)]

@@ -5,7 +5,7 @@
 //! there and Sends a go-ahead. Every Send is 16 bytes; of a go-ahead only the length matters. No
 //! private data.
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 /// Port of rping programs.
 pub(crate) const PORT: u16 = 7174;

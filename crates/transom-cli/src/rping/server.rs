@@ -8,7 +8,7 @@ use transom::{ErrorKind, Grant, Incoming, QueuePair, Region, Rights};
 use super::Args;
 use super::peer::Peer;
 use super::protocol::{self, Descriptor, MESSAGE};
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 pub(super) fn run(args: &Args, at: SocketAddr) -> Outcome {
     let adapter = args.options().open(at.ip())?;

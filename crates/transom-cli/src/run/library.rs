@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use transom_command::exit::{Exit, Failure, Outcome, system};
+use crate::command::exit::{Exit, Failure, Outcome, system};
 use transom_inspect::Folder;
 
 /// The library that is preloaded for path names.

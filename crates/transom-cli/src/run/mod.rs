@@ -15,8 +15,8 @@ use std::process::{Command, ExitCode};
 use clap::{Args as ClapArgs, ValueEnum};
 use transom::Adapter;
 
+use crate::command::exit::{Exit, Failure, Outcome};
 use program::{Program, Unrunnable};
-use transom_command::exit::{Exit, Failure, Outcome};
 
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]

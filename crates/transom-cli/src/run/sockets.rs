@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use transom_command::exit::{Exit, Failure, Outcome, system};
+use crate::command::exit::{Exit, Failure, Outcome, system};
 use transom_switch::rules::Rules;
 
 use super::library;

@@ -19,10 +19,10 @@ use ratatui::crossterm::terminal::disable_raw_mode;
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use crate::command::exit::{Exit, Failure, Outcome, system};
 use crate::inspect::not_answered;
 use sampler::Sampler;
 use state::{Input, WatchState};
-use transom_command::exit::{Exit, Failure, Outcome, system};
 
 /// Signals that end this program.
 const SIGNALS: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];

@@ -10,8 +10,8 @@ use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table, Table
 use transom_inspect::{Connection, Queue, Record};
 
 use super::state::{Answers, Pane, Part, Refused, Seen, WatchState};
+use crate::command::show;
 use crate::inspect::page;
-use transom_command::show;
 
 /// From this width on there is place for whole ranges and all rights.
 const WIDE: u16 = 140;

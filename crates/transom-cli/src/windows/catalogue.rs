@@ -16,7 +16,7 @@ use windows_sys::Win32::System::LibraryLoader::{GetProcAddress, LoadLibraryExW};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 use windows_sys::core::GUID;
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 use super::catalogue::{Catalogue, Entry, Id, Refused, Version};
 

@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 
-use transom_command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome};
 
 /// Arguments of `ps`.
 #[derive(Debug, ClapArgs)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 
-use transom_command::exit::{Exit, Failure};
+use crate::command::exit::{Exit, Failure};
 
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]

@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 
-use transom_command::exit::Outcome;
+use crate::command::exit::Outcome;
 
 use crate::inspect::refused;
 

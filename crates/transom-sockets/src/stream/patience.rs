@@ -84,7 +84,7 @@ impl Patience {
         if !more() && (sys::now() >= self.deadline || ended()) {
             return Err(libc::EAGAIN);
         }
-        // What comes over TCP wakes nobody who sleeps on a word.
+        // Bytes that come over TCP wake nobody who sleeps on a word.
         let by_ring = session.road_in() == Ok(Road::Ring);
         let limit = if by_ring { NAP } else { Duration::from_nanos(ready::SHORT) };
         self.nap(held, session, fd, (session.for_bytes(), limit), &|| more() || ended())

@@ -90,7 +90,7 @@ fn send_now(
     let nonblocking = is_nonblocking(held, fd, flags);
     let mut done = 0;
     let mut patience = Patience::default();
-    // What waits for nothing takes at once what the largest ring has room for, as TCP does.
+    // A call that waits for nothing takes at once what the largest ring has room for, as TCP does.
     let mut deep = nonblocking;
     loop {
         let sent = {
@@ -209,7 +209,7 @@ fn push_in_vain(
     (done, wanted): (usize, usize),
 ) -> Result<usize, Errno> {
     if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
-        // So much is on its way before the answer comes.
+        // These bytes are on their way before the answer comes.
         return Ok((wanted - done).min(PIECE));
     }
     // A call that has sent something leaves the error for the next one.

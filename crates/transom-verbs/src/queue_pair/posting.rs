@@ -45,7 +45,7 @@ impl QueuePair {
         posted
     }
 
-    /// The same, without sending them yet.
+    /// Post requests without sending them yet.
     fn send_some<'a>(
         &self,
         outgoing: &mut Outgoing,

@@ -195,7 +195,7 @@ static int state_of(struct ibv_qp *q) {
         return -1;
     return a.qp_state;
 }
-/* What must come is waited for until a machine of any load has had its time, in milliseconds: only a hang takes so
+/* Events that must come are waited for until a machine of any load has had its time, in milliseconds: only a hang takes so
  * long. */
 enum { HANG = 300000 };
 /* A completion within a time, or none. */

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use transom_command::exit::{Exit, Failure, Outcome, system};
+use crate::command::exit::{Exit, Failure, Outcome, system};
 use transom_inspect::Found;
 
 use history::{Answers, History};

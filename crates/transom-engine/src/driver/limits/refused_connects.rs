@@ -25,7 +25,7 @@ pub(crate) enum ConnectRefusal {
 pub(crate) struct RefusedConnects([AtomicU64; 6]);
 
 impl RefusedConnects {
-    /// One more.
+    /// Counts one more.
     pub(crate) fn count(&self, why: ConnectRefusal) {
         if let Some(count) = self.0.get(why as usize) {
             count.fetch_add(1, Ordering::Relaxed);
