@@ -451,8 +451,8 @@ impl Execution {
         }
     }
 
-    /// Complete everything: what has succeeded so far, what has failed with its status, the rest
-    /// canceled (ND2 4.5, 4.9). Binds that did not execute never will.
+    /// Complete everything: what has succeeded so far, the first that has failed with its status, the rest
+    /// canceled (ND2 4.5, 4.9; Verbs V67). Binds that did not execute never will.
     pub(crate) fn flush(
         &mut self,
         effects: &mut Effects,
@@ -461,15 +461,17 @@ impl Execution {
         now: Time,
         denial: u64,
     ) {
-        let mut behind_failure = false;
+        let (mut behind_failure, mut behind_cause) = (false, false);
         while let Some(slot) = self.requests.front() {
-            let (status, id) = if !slot.status.is_success() {
+            let has_cause = !slot.status.is_success();
+            let (status, id) = if has_cause && !behind_cause {
                 (slot.status, slot.denial)
-            } else if !behind_failure && self.finished(slot) {
+            } else if !has_cause && !behind_failure && self.finished(slot) {
                 (Status::Success, 0)
             } else {
                 (Status::Canceled, denial)
             };
+            behind_cause |= has_cause;
             behind_failure |= self.admission.fails_what_follows(status);
             if let Operation::Bind { window } = slot.operation
                 && !status.is_success()

@@ -19,6 +19,7 @@ mod datagram;
 mod denials;
 pub mod dialect;
 mod exec;
+mod local;
 mod output;
 mod qp;
 mod queue;

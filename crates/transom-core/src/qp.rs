@@ -15,6 +15,7 @@ use crate::chain::{Chain, ReceiveChain};
 use crate::copy::Accessor;
 use crate::dialect::PeerGone;
 use crate::exec::Execution;
+use crate::local::LocalActor;
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::request::why_unsupported;
 use crate::tables::QueuePairState;
@@ -83,6 +84,8 @@ pub struct Limits {
     pub reconnection: Option<Duration>,
     /// For a receive of the peer's (Verbs V94).
     pub receive: Option<Duration>,
+    /// Not even that long: only until the peer has said that it has none (Verbs V94).
+    pub one_try: bool,
     /// A Read or an atomic of the peer's is refused, whatever it names (Verbs V92).
     pub refuses_reads: bool,
 }
@@ -292,12 +295,14 @@ impl QueuePair {
             Some(slot) => Some((Side::Initiator, slot)),
             None => pair.receives.pop().map(|slot| (Side::Receive, slot)),
         };
-        let mut behind_failure = false;
+        let (mut behind_failure, mut behind_cause) = (false, false);
         while let Some((side, mut slot)) = next(self) {
             let done = slot.progress == Progress::Done;
-            if !done || behind_failure && slot.status.is_success() {
-                (slot.status, slot.length) = (Status::Canceled, 0);
+            let has_cause = done && !slot.status.is_success();
+            if !done || if has_cause { behind_cause } else { behind_failure } {
+                (slot.status, slot.length, slot.denial) = (Status::Canceled, 0, 0);
             }
+            behind_cause |= has_cause;
             behind_failure |= self.admission.fails_what_follows(slot.status);
             self.complete_slot(side, &slot, (memory, now), effects);
         }
@@ -404,33 +409,59 @@ impl QueuePair {
         Some(since.after(if self.reconnects { reconnection? } else { connection? }))
     }
 
-    /// Without a connection: the oldest request fails now if it is wrong by itself, whether or not there will
-    /// be one: an adapter looks at a request, and at the memory that it names, before it sends anything
-    /// (InfiniBand 10.7.3.2). Ask behind each post without a connection, and when a connection has ended.
-    pub fn fail_by_itself(&mut self, cx: &mut Cx<'_>) {
-        let reliable = self.admission.config.kind != QueuePairKind::Uc;
-        let Some(slot) = self.posted.front().copied().filter(|_| reliable) else { return };
-        if !self.awaits_connection() || slot.progress != Progress::Waiting {
-            return;
+    /// Without a connection: the oldest requests that need no peer are executed now, and one that is wrong by
+    /// itself fails, whether or not there will be a connection: an adapter looks at a request, and at the memory
+    /// that it names, before it sends anything (InfiniBand 10.7.3.2; `rxe_requester` of Linux). Ask behind
+    /// each post without a connection, and when a connection has ended.
+    pub fn execute_unconnected(&mut self, cx: &mut Cx<'_>) {
+        while self.awaits_connection() {
+            let Some(mut slot) = self.posted.front().copied() else { return };
+            if self.sends_failed || slot.progress != Progress::Waiting {
+                return;
+            }
+            let Some(done) = self.judge_unconnected(cx, &slot) else { return };
+            slot.progress = Progress::Done;
+            if let Err((status, cause)) = done {
+                (slot.status, slot.denial) = (status, self.deny(cx, &slot, cause));
+                if let Some(oldest) = self.posted.front_mut() {
+                    *oldest = slot;
+                }
+                return self.fail(cx.memory, cx.now, cx.effects);
+            }
+            let _ = self.posted.pop();
+            self.waits_since = None;
+            self.complete_slot(Side::Initiator, &slot, (cx.memory, cx.now), cx.effects);
         }
-        let (status, denial) = match slot.operation {
+    }
+
+    /// The outcome of a request that needs no peer, if this is one, or is wrong by itself.
+    fn judge_unconnected(
+        &self,
+        cx: &mut Cx<'_>,
+        slot: &Slot,
+    ) -> Option<Result<(), (Status, DenialCause)>> {
+        let config = &self.admission.config;
+        let (domain, number, dialect) = (config.domain, config.number, config.dialect);
+        let actor = LocalActor { domain, number, dialect };
+        if let Some(done) = actor.execute(cx, &self.posted, slot) {
+            return Some(done.map_err(|cause| (Status::InvalidRequest, cause)));
+        }
+        if config.kind == QueuePairKind::Uc {
+            return None; // what is wrong is lost with the rest, or found when there is a stream
+        }
+        match slot.operation {
             Operation::Unsupported { status } => {
-                (status, self.deny(cx, &slot, DenialCause::Other(why_unsupported(status))))
+                Some(Err((status, DenialCause::Other(why_unsupported(status)))))
             }
             operation if operation.has_data() && !slot.inline => {
-                let Admission { config, .. } = &*self.admission;
-                let sink = operation.fetches().then_some(config.dialect.sink);
+                let sink = operation.fetches().then_some(dialect.sink);
                 let purpose = sink.unwrap_or(Purpose::LocalSource);
-                let accessor = Accessor { actor: self.actor(config.domain), purpose };
-                let Err(error) = accessor.probe_list(cx, &self.posted, &slot) else { return };
-                (Status::LocalAccess, self.deny(cx, &slot, error.cause(false)))
+                let accessor = Accessor { actor: self.actor(domain), purpose };
+                let error = accessor.probe_list(cx, &self.posted, slot).err()?;
+                Some(Err((Status::LocalAccess, error.cause(false))))
             }
-            _ => return,
-        };
-        if let Some(oldest) = self.posted.front_mut() {
-            (oldest.progress, oldest.status, oldest.denial) = (Progress::Done, status, denial);
+            _ => None,
         }
-        self.fail(cx.memory, cx.now, cx.effects);
     }
 
     /// Time has passed: fail what has waited for a connection for too long, and with it the queue pair

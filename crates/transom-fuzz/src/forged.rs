@@ -46,7 +46,9 @@ fn announce(token: u32, address: u64, length: u32) -> Vec<u8> {
 
 fn ack(executed: u32, credits: u32) -> Vec<u8> {
     extra(
-        Ack { executed, credits, shared: false, wanted: true, extended: true }.header().as_ref(),
+        Ack { executed, credits, shared: false, wanted: true, extended: true, none: false }
+            .header()
+            .as_ref(),
         &[],
     )
 }

@@ -402,7 +402,8 @@ fn descriptors() -> Vec<Vec<u8>> {
         text: b"no",
         last: true,
     };
-    let ack = Ack { executed: 1, credits: 2, shared: true, wanted: true, extended: true };
+    let ack =
+        Ack { executed: 1, credits: 2, shared: true, wanted: true, extended: true, none: false };
     seeds.push(with(7, ack.header().as_ref()));
     seeds.push(with(7, &[announce.as_ref(), &8_u64.to_be_bytes()].concat()));
     seeds.push(with(7, &[refused.header().as_ref(), b"no"].concat()));

@@ -42,6 +42,7 @@ pub const TEXT: usize = 56;
 const SHARED: u32 = 1;
 const WANTED: u32 = 2;
 const EXTENDED: u32 = 4;
+const NONE: u32 = 8;
 const SOLICITED: u32 = 1;
 
 /// An extension frame.
@@ -72,6 +73,8 @@ pub struct Ack {
     pub wanted: bool,
     /// The sender takes immediate data and atomics.
     pub extended: bool,
+    /// The sender has no receive for the Send that its peer holds back.
+    pub none: bool,
 }
 
 /// See [`Extra::Announce`].
@@ -121,13 +124,19 @@ impl Ack {
             shared: ulp & SHARED != 0,
             wanted: ulp & WANTED != 0,
             extended: ulp & EXTENDED != 0,
+            none: ulp & NONE != 0,
         }
     }
 
     /// The whole frame: it has no payload.
     #[must_use]
     pub fn header(&self) -> Header {
-        let flags = [(self.shared, SHARED), (self.wanted, WANTED), (self.extended, EXTENDED)];
+        let flags = [
+            (self.shared, SHARED),
+            (self.wanted, WANTED),
+            (self.extended, EXTENDED),
+            (self.none, NONE),
+        ];
         let ulp = flags.iter().map(|(set, flag)| if *set { *flag } else { 0 }).sum();
         header(ACK_QUEUE, true, ulp, self.executed, self.credits)
     }

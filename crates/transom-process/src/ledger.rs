@@ -4,7 +4,8 @@
 //! | bits | what |
 //! |---|---|
 //! | 0-31 | records of the peer that were executed, modulo 2^32 |
-//! | 32-60 | receives granted, modulo 2^29 |
+//! | 32-59 | receives granted, modulo 2^28 |
+//! | 60 | there is no receive for the Send that the peer holds back |
 //! | 61 | turns with every Send that begins to wait: a word beside the records is read only once while unchanged |
 //! | 62 | the receives come from a shared queue: they are granted when asked for |
 //! | 63 | a Send of ours waits for a receive |
@@ -14,10 +15,11 @@
 
 use std::time::Duration;
 
-use transom_wire::{Acknowledgements, Time};
+use transom_wire::{Acknowledgements, Grant, Time};
 
 /// Receives and Sends are counted modulo this and one more.
-pub(crate) const CREDITS: u32 = (1 << 29) - 1;
+pub(crate) const CREDITS: u32 = (1 << 28) - 1;
+const NONE: u64 = 1 << 60;
 const TOGGLE: u64 = 1 << 61;
 const SHARED: u64 = 1 << 62;
 const WANTED: u64 = 1 << 63;
@@ -61,7 +63,7 @@ impl Ledger {
         self.pacer.owe(now);
     }
 
-    /// Receives that the peer may know of, modulo 2^29.
+    /// Receives that the peer may know of, modulo 2^28.
     pub(crate) fn announced_credits(&self) -> u32 {
         self.pacer.announced_credits()
     }
@@ -91,6 +93,7 @@ impl Ledger {
             | if self.toggle { TOGGLE } else { 0 }
             | if shared { SHARED } else { 0 }
             | if self.pacer.is_waiting() { WANTED } else { 0 }
+            | if self.pacer.has_none() { NONE } else { 0 }
     }
 
     /// Uses a credit for a Send. Without one the result is `false`, and the next word says so.
@@ -114,8 +117,18 @@ impl Ledger {
         self.pacer.lacks_receive()
     }
 
+    /// Whether the peer has answered that it has no receive for the Send that waits.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.pacer.is_refused()
+    }
+
+    /// Whether there is none here for a Send of the peer's that waits.
+    pub(crate) fn has_none(&self) -> bool {
+        self.pacer.has_none()
+    }
+
     /// Takes in a word of the peer. `acknowledged`: records of ours that it had executed so far, of
-    /// `sent`; `sends`: Sends of its own that have come, modulo 2^29. `None`: it lies.
+    /// `sent`; `sends`: Sends of its own that have come, modulo 2^28. `None`: it lies.
     pub(crate) fn learn(
         &mut self,
         word: u64,
@@ -132,8 +145,9 @@ impl Ledger {
         if acknowledged + u64::from(more) > sent {
             return None;
         }
-        let (shared, wants) = (word & SHARED != 0, word & WANTED != 0);
-        let news = self.pacer.on_grant(credits, shared, wants, sends);
+        let has = |flag: u64| word & flag != 0;
+        let grant = Grant { credits, shared: has(SHARED), wants: has(WANTED), none: has(NONE) };
+        let news = self.pacer.on_grant(grant, sends);
         Some(News { executed: more, resume: news.resume, wanted: news.wanted })
     }
 }
@@ -168,7 +182,7 @@ mod tests {
         assert_eq!(ledger.learn(at(5, 7 + half), 5, 9, 0).map(|news| news.executed), Some(0));
         assert!(knows(&ledger, 7 + CREDITS / 2));
         ledger.pacer = Acknowledgements::default();
-        ledger.pacer.on_grant(7, false, false, 0);
+        ledger.pacer.on_grant(Grant { credits: 7, ..Grant::default() }, 0);
         let around = ledger.learn(at(3, 7), 0xFFFF_FFFE, 0x1_0000_0009, 0).unwrap();
         assert_eq!(around.executed, 5, "counts wrap");
     }

@@ -94,6 +94,10 @@ impl Wire for Spy {
         self.wire.receives_posted(now, total, shared);
     }
 
+    fn lacks_receive(&self) -> bool {
+        self.wire.lacks_receive()
+    }
+
     fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
         let begin = self.wire.begin(now, id, message);
         if begin == Begin::Started {

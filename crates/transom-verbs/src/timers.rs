@@ -24,6 +24,7 @@ const UNRELIABLE: Limits = Limits {
     connection: Some(Duration::from_secs(1)),
     reconnection: Some(Duration::from_secs(1)),
     receive: Some(Duration::from_millis(100)),
+    one_try: false,
     refuses_reads: true,
 };
 
@@ -44,7 +45,8 @@ pub(crate) fn limits(kind: QueuePairKind, attr: &ibv_qp_attr) -> Limits {
     let receive = (attr.rnr_retry < 7).then_some(RECEIVE);
     let reconnection = Some(stream.map_or(LONGEST_RECONNECTION, |t| t.min(LONGEST_RECONNECTION)));
     let refuses_reads = attr.max_dest_rd_atomic == 0;
-    Limits { connection: stream, reconnection, receive, refuses_reads }
+    let one_try = attr.rnr_retry == 0;
+    Limits { connection: stream, reconnection, receive, one_try, refuses_reads }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -163,11 +165,11 @@ mod tests {
         let short = ibv_qp_attr { timeout: 1, rnr_retry: 6, min_rnr_timer: 0, ..attr };
         let all = limits(QueuePairKind::Rc, &short);
         assert_eq!(all.connection, Some(Duration::from_secs(1)));
-        assert_eq!(all.receive, Some(RECEIVE));
+        assert_eq!((all.receive, all.one_try), (Some(RECEIVE), false));
         let never = ibv_qp_attr { timeout: 0, rnr_retry: 0, min_rnr_timer: 1, ..attr };
         let never = limits(QueuePairKind::Rc, &never);
         assert_eq!((never.connection, never.reconnection), (None, Some(LONGEST_RECONNECTION)));
-        assert_eq!(never.receive, Some(Duration::from_secs(5)));
+        assert_eq!((never.receive, never.one_try), (Some(Duration::from_secs(5)), true));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Acknowledgements<const MASK: u32> {
     shared: bool,
     /// `posted` as the peer knows it.
     announced: u32,
-    /// The peer holds back a Send for want of credit.
+    /// The peer holds back a Send for want of credit, and there has been no receive for it since.
     peer_wants: bool,
     /// The receives that the peer granted, and how many Sends were begun.
     granted: u32,
@@ -37,6 +37,21 @@ pub struct Acknowledgements<const MASK: u32> {
     peer_known: bool,
     /// A Send of ours waits for a receive.
     waiting: bool,
+    /// The peer has answered that it has none.
+    refused: bool,
+}
+
+/// What an acknowledgement of the peer says about receives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Receives granted so far, modulo `MASK + 1`.
+    pub credits: u32,
+    /// They come from a shared queue.
+    pub shared: bool,
+    /// A Send of the peer's waits for a receive of this side.
+    pub wants: bool,
+    /// The peer has no receive for the Send of this side that waits.
+    pub none: bool,
 }
 
 /// The change that an acknowledgement of the peer made.
@@ -138,6 +153,12 @@ impl<const MASK: u32> Acknowledgements<MASK> {
         self.announced
     }
 
+    /// Whether a Send of the peer's waits, and there is no receive for it: the acknowledgement says so.
+    #[must_use]
+    pub fn has_none(&self) -> bool {
+        self.peer_wants
+    }
+
     /// Whether a Send of this side waits for a receive at the peer.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
@@ -153,7 +174,7 @@ impl<const MASK: u32> Acknowledgements<MASK> {
             return false;
         }
         self.used = self.used.wrapping_add(1) & MASK;
-        self.waiting = false;
+        (self.waiting, self.refused) = (false, false);
         true
     }
 
@@ -171,24 +192,34 @@ impl<const MASK: u32> Acknowledgements<MASK> {
         self.peer_known && !self.peer_shared
     }
 
+    /// Whether the peer, asked for a receive for the Send that waits, has answered that it has none.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.waiting && self.refused
+    }
+
     /// Whether `credits` is an older grant than the one that is known.
     #[must_use]
     pub fn is_behind(&self, credits: u32) -> bool {
         credits.wrapping_sub(self.granted) & MASK > MASK / 2
     }
 
-    /// The peer grants `credits`, which [are not behind](Self::is_behind), and says whether a Send of
-    /// its own waits; `sends` of it have come.
-    pub fn on_grant(&mut self, credits: u32, shared: bool, wants: bool, sends: u32) -> CreditNews {
+    /// The peer grants receives, and no fewer than [before](Self::is_behind); `sends` of its Sends have come.
+    pub fn on_grant(&mut self, grant: Grant, sends: u32) -> CreditNews {
+        let Grant { credits, shared, wants, none } = grant;
         let more = credits != self.granted;
         let changed = more || shared != self.peer_shared || !self.peer_known;
         (self.granted, self.peer_shared, self.peer_known) = (credits, shared, true);
-        let mut news = CreditNews { resume: changed && self.waiting, wanted: false };
+        let refuses = self.waiting && none && !more && !self.refused;
+        self.refused |= refuses;
+        let mut news = CreditNews { resume: refuses || changed && self.waiting, wanted: false };
         if news.resume && more {
-            self.waiting = false;
+            (self.waiting, self.refused) = (false, false);
         }
         if wants {
             if self.posted == sends {
+                // Unless a receive comes first, the next acknowledgement says that there is none.
+                self.urgent |= !self.peer_wants;
                 self.peer_wants = true;
                 news.wanted = self.shared;
             } else if self.posted != self.announced {
@@ -206,6 +237,10 @@ mod tests {
     const NOW: Time = Time(1_000);
     const DELAY: Duration = Duration::from_micros(20);
     type Acks = Acknowledgements<7>;
+
+    fn grant(credits: u32, shared: bool, wants: bool) -> Grant {
+        Grant { credits, shared, wants, none: false }
+    }
 
     fn started() -> Acks {
         let mut acks = Acks { on: true, ..Acks::default() };
@@ -253,18 +288,18 @@ mod tests {
         assert!(!acks.spend() && acks.is_waiting() && acks.is_ripe(false), "the peer is to learn");
         acks.on_sent();
         assert!(!acks.spend() && !acks.is_ripe(false), "the peer knows already");
-        let news = acks.on_grant(1, false, false, 0);
+        let news = acks.on_grant(grant(1, false, false), 0);
         assert_eq!(news, CreditNews { resume: true, wanted: false });
         assert_eq!(acks.credit(), 1);
         assert!(acks.lacks_receive() && acks.spend() && acks.credit() == 0 && !acks.spend());
-        assert!(acks.on_grant(1, true, false, 0).resume, "a shared queue is waited for");
+        assert!(acks.on_grant(grant(1, true, false), 0).resume, "a shared queue is waited for");
         assert!(!acks.lacks_receive());
     }
 
     #[test]
     fn grants_wrap_and_older_ones_are_recognised() {
         let mut acks = started();
-        acks.on_grant(6, false, false, 0);
+        acks.on_grant(grant(6, false, false), 0);
         assert!(acks.is_behind(5) && !acks.is_behind(6) && !acks.is_behind(7));
         assert!(!acks.is_behind(1), "6, 7, 0, 1: as far as half of the circle");
         assert!(acks.is_behind(2));
@@ -272,7 +307,7 @@ mod tests {
             assert!(acks.spend());
         }
         assert!(!acks.spend());
-        acks.on_grant(0, false, false, 0);
+        acks.on_grant(grant(0, false, false), 0);
         assert_eq!(acks.credit(), 2, "two more, around the end");
         assert!(acks.spend() && acks.spend() && !acks.spend());
     }
@@ -280,7 +315,10 @@ mod tests {
     #[test]
     fn a_peer_that_waits_gets_its_credit_at_once() {
         let mut acks = started();
-        assert!(!acks.on_grant(0, false, true, 0).wanted, "a queue of its own grants by itself");
+        assert!(
+            !acks.on_grant(grant(0, false, true), 0).wanted,
+            "a queue of its own grants by itself"
+        );
         acks.receives_posted(NOW, 9, false);
         assert!(acks.is_ripe(false));
         assert_eq!((acks.credits(), acks.announced_credits()), ((1, false), 0), "modulo 8");
@@ -290,10 +328,16 @@ mod tests {
         assert!(!acks.is_owed(), "nothing is new");
         acks.receives_posted(NOW, 2, true);
         assert!(acks.is_owed() && !acks.is_ripe(false), "nobody waits for it");
-        assert!(!acks.on_grant(0, false, true, 1).wanted && acks.is_ripe(false), "now one does");
+        assert!(
+            !acks.on_grant(grant(0, false, true), 1).wanted && acks.is_ripe(false),
+            "now one does"
+        );
         acks.on_sent();
-        assert!(acks.on_grant(0, false, true, 2).wanted, "a shared queue grants when asked");
+        assert!(acks.on_grant(grant(0, false, true), 2).wanted, "a shared queue grants when asked");
         acks.on_sent();
-        assert!(!acks.on_grant(0, false, true, 1).wanted && !acks.is_owed(), "they have crossed");
+        assert!(
+            !acks.on_grant(grant(0, false, true), 1).wanted && !acks.is_owed(),
+            "they have crossed"
+        );
     }
 }

@@ -23,7 +23,7 @@ mod refusal;
 mod setup;
 mod time;
 
-pub use acknowledge::{Acknowledgements, CreditNews};
+pub use acknowledge::{Acknowledgements, CreditNews, Grant};
 pub use bytes::Bytes;
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, Frames, Framing, MAX_HEADER, Payload, SMALL_HEADER, Trailer};
@@ -128,6 +128,10 @@ pub trait Wire: Send {
     /// receive credits tells the peer. `shared`: the receives come from a shared queue, so they are
     /// granted one at a time when the peer asks ([`Event::CreditWanted`]).
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool);
+
+    /// Whether the peer is about to hear, or has heard, that there is no receive for the Send that it holds
+    /// back: [`receives_posted`](Wire::receives_posted) may still come first.
+    fn lacks_receive(&self) -> bool;
 
     // ---- outbound -------------------------------------------------------------------------
 

@@ -186,6 +186,8 @@ pub enum Waiting {
     Receive {
         /// How long a Send may wait.
         limit: Option<Duration>,
+        /// The peer has been asked since this one waits, and has answered that it has none.
+        refused: bool,
     },
     /// As many reads as the peer allows are under way. For ever, if it allows none
     /// ([`Facts::limits`](crate::Facts::limits)).

@@ -519,6 +519,13 @@ impl Connection {
         }
     }
 
+    /// Whether the peer is about to hear that there is no receive for a Send of its: posts that wait may be
+    /// carried over before.
+    #[must_use]
+    pub fn lacks_receive(&self) -> bool {
+        self.wire.lacks_receive()
+    }
+
     /// The word with everything that is unusual; a driver sets and clears its own bits.
     pub fn attention(&mut self) -> &mut Attention {
         &mut self.attention

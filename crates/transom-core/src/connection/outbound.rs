@@ -1,9 +1,6 @@
 //! Requests of ours: started in order, framed, completed.
 
-use transom_memory::{
-    BindError, Purpose, RegisterError, Registration, Rights, Scope, Segment, Token, WindowSpec,
-    queue_pair_admits,
-};
+use transom_memory::{Purpose, Segment, queue_pair_admits};
 use transom_wire::{
     Begin, Frame, Immediate, Message, MessageId, Operation as WireOperation, Payload, ReadSlot,
     Refusal, RefusalClass, Waiting, Wire,
@@ -12,7 +9,8 @@ use transom_wire::{
 use super::ending::refusal_event;
 use super::{Attention, Connection, ConnectionConfig, Phase, Quiet};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
-use crate::dialect::{DeadWindow, PeerGone};
+use crate::dialect::PeerGone;
+use crate::local::LocalActor;
 use crate::output::{Direct, Output};
 use crate::queue::{Piece, Progress, Slot};
 use crate::request::why_unsupported;
@@ -33,11 +31,11 @@ const NO_ATOMICS: &str = "the peer has no atomics: it is an iWARP adapter, was t
 const NO_TARGETS: &str = "the peer has no shared receive queues that messages name: it is an iWARP adapter, or \
                           was told to do without Transom's extension";
 
+const NO_RECEIVE_AT_ONCE: &str = "the peer had no receive posted when this Send came, and the queue pair tries \
+                                  once: let it try again (`transom explain posted_receive`)";
+
 const UNANSWERED: &str = "an unreliable queue pair gets no answers, so it has no Reads and no atomics: use a \
                           reliable one";
-
-const NOT_BOUND: &str = "the window is not bound on this queue pair: its Bind was undone, or it was \
-                         closed before (`transom explain bound_window`)";
 
 impl Connection {
     /// Write what there is to write while `out` has room.
@@ -161,34 +159,13 @@ impl Connection {
         if slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0 {
             return false;
         }
+        let (domain, number) = (execution.domain, execution.number);
+        let actor = LocalActor { domain, number, dialect: self.config.dialect };
+        if let Some(done) = actor.execute(cx, &execution.requests, &slot) {
+            self.local(cx, &slot, done);
+            return true;
+        }
         match slot.operation {
-            Operation::Bind { window } => {
-                let live = cx.memory.activate(window);
-                self.local(cx, &slot, live.then_some(()).ok_or(DenialCause::Other(NOT_BOUND)));
-                true
-            }
-            Operation::BindStanding { .. } => {
-                let done = self.bind_standing(cx, &slot);
-                self.local(cx, &slot, done);
-                true
-            }
-            Operation::Invalidate { window } => {
-                let number = execution.number;
-                let closed = cx.memory.close(window, Some(number), cx.now.0).is_ok()
-                    || match self.config.dialect.dead_window {
-                        DeadWindow::Fatal => false,
-                        DeadWindow::Ignored => true,
-                        DeadWindow::Standing => cx.memory.was_closed(window, number),
-                    };
-                let done = closed.then_some(());
-                self.local(cx, &slot, done.ok_or(DenialCause::Other(NOT_BOUND)));
-                true
-            }
-            Operation::FastRegister { region, base, rights } => {
-                let done = self.fast_register(cx, &slot, region, base, rights);
-                self.local(cx, &slot, done);
-                true
-            }
             Operation::Unsupported { status } => {
                 let cause = DenialCause::Other(why_unsupported(status));
                 self.fail_next(cx, status, Some((slot.context, cause)));
@@ -215,51 +192,6 @@ impl Connection {
                 self.fail_next(cx, Status::InvalidRequest, Some((slot.context, why)));
             }
         }
-    }
-
-    fn bind_standing(&self, cx: &mut Cx<'_>, slot: &Slot) -> Result<(), DenialCause> {
-        let (
-            Some(execution),
-            Operation::BindStanding { key, region, base, length, rights, zero_based, wide },
-        ) = (&self.execution, slot.operation)
-        else {
-            return Err(DenialCause::Bind(BindError::Standing));
-        };
-        let domain = execution.domain;
-        let scope = match wide {
-            true => Scope::Domain(domain),
-            false => Scope::QueuePair(domain, execution.number),
-        };
-        let window = WindowSpec { region, domain, scope, base, length, rights };
-        if wide {
-            if length > 0 {
-                cx.memory.check_bind(&window, cx.now.0).map_err(DenialCause::Bind)?;
-            }
-            if !cx.memory.unbind_standing(key, domain, cx.now.0) {
-                return Err(DenialCause::Bind(BindError::Standing));
-            }
-            if length == 0 {
-                return Ok(());
-            }
-        }
-        cx.memory.bind_standing(key, &window, zero_based, cx.now.0).map_err(DenialCause::Bind)
-    }
-
-    fn fast_register(
-        &self,
-        cx: &mut Cx<'_>,
-        slot: &Slot,
-        region: Token,
-        base: u64,
-        rights: Rights,
-    ) -> Result<(), DenialCause> {
-        let Some(execution) = &self.execution else {
-            return Err(DenialCause::Register(RegisterError::NotReserved));
-        };
-        let scope = Scope::Domain(execution.domain);
-        let segments = &execution.requests.memory(slot)[..];
-        let registration = Registration { scope, rights, base, segments };
-        cx.memory.fast_register(region, &registration).map_err(DenialCause::Register)
     }
 
     /// The next request fails by itself, once all before it have completed.
@@ -337,7 +269,7 @@ impl Connection {
             }
             Begin::Wait(waiting) => {
                 self.attention.set(Attention::WAITS);
-                if let Waiting::Receive { limit } = waiting {
+                if let Waiting::Receive { limit, refused } = waiting {
                     // The limit goes when the peer turns out to have a shared queue; some dialects
                     // have none (WSD N-3).
                     let limit = limit.filter(|_| self.config.dialect.receive_wait.is_some());
@@ -346,6 +278,12 @@ impl Connection {
                     if execution.unreliable {
                         self.blocked_until = None; // the peer's first grant is on its way
                     } else if self.config.dialect.peer_gone == PeerGone::Await {
+                        if refused && execution.limits.one_try {
+                            let cause = DenialCause::Other(NO_RECEIVE_AT_ONCE);
+                            let status = self.config.dialect.no_receive;
+                            self.fail_next(cx, status, Some((slot.context, cause)));
+                            return false;
+                        }
                         let since = *self.short_since.get_or_insert(cx.now);
                         let limit = execution.limits.receive;
                         self.blocked_until = limit.map(|limit| since.after(limit));

@@ -73,6 +73,10 @@ impl Wire for Script {
         None
     }
     fn abandon(&mut self, _: Time, _: &Frame, _: &Refusal<'_>) {}
+    fn lacks_receive(&self) -> bool {
+        false
+    }
+
     fn is_using(&self, _: u32) -> bool {
         false
     }

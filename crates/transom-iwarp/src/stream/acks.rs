@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use transom_wire::{Acknowledgements, CreditNews, Time};
+use transom_wire::{Acknowledgements, CreditNews, Grant, Time};
 
 use crate::extension::Ack;
 
@@ -60,13 +60,21 @@ impl Acks {
         self.pacer.lacks_receive()
     }
 
+    pub(super) fn is_refused(&self) -> bool {
+        self.pacer.is_refused()
+    }
+
+    pub(super) fn has_none(&self) -> bool {
+        self.pacer.has_none()
+    }
+
     /// The acknowledgement that leaves now.
     pub(super) fn take(&mut self) -> Ack {
         self.pacer.on_sent();
         self.acknowledged = self.executed;
         let (credits, shared) = self.pacer.credits();
-        let wanted = self.pacer.is_waiting();
-        Ack { executed: self.executed, credits, shared, wanted, extended: true }
+        let (wanted, none) = (self.pacer.is_waiting(), self.pacer.has_none());
+        Ack { executed: self.executed, credits, shared, wanted, extended: true, none }
     }
 
     /// Whether the peer takes a grant back.
@@ -78,6 +86,7 @@ impl Acks {
     /// come.
     pub(super) fn learn(&mut self, ack: &Ack, sends: u32) -> CreditNews {
         self.extended = Some(ack.extended);
-        self.pacer.on_grant(ack.credits, ack.shared, ack.wanted, sends)
+        let Ack { credits, shared, wanted: wants, none, .. } = *ack;
+        self.pacer.on_grant(Grant { credits, shared, wants, none }, sends)
     }
 }

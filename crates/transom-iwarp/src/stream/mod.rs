@@ -297,6 +297,10 @@ impl Wire for Stream {
         self.acks.pacer().receives_posted(now, total, shared);
     }
 
+    fn lacks_receive(&self) -> bool {
+        self.acks.has_none()
+    }
+
     fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
         self.begin_message(now, id, message)
     }

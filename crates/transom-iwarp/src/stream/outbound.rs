@@ -199,7 +199,8 @@ impl Stream {
         match message {
             _ if message.needs_receive() && self.agreed.extension && !self.acks.pacer().spend() => {
                 let limit = self.acks.lacks_receive().then_some(self.config.common.receive_wait);
-                return Begin::Wait(Waiting::Receive { limit });
+                let refused = self.acks.is_refused();
+                return Begin::Wait(Waiting::Receive { limit, refused });
             }
             Message::Read { .. } | Message::Atomic { .. } => {
                 let out = &mut self.outbound;

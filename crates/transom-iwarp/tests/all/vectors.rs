@@ -572,7 +572,8 @@ fn an_acknowledgement_is_one_header() {
         shared: true,
         wanted: true,
         extended: true,
+        none: true,
     };
-    let bytes = hex("414f 00000007 00000004 01020304 05060708");
+    let bytes = hex("414f 0000000f 00000004 01020304 05060708");
     assert_eq!(ack.header().as_ref(), bytes);
 }

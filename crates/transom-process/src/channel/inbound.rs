@@ -64,7 +64,7 @@ pub(super) struct Inbound {
     pub(super) last: u64,
     /// The message in progress answers a read of ours.
     answered: bool,
-    /// Sends, and Writes with immediate data, that have begun, modulo 2^29.
+    /// Sends, and Writes with immediate data, that have begun, modulo 2^28.
     sends: u32,
     partial: Partial,
     /// The next message must be a Send or Write, which brings this.
@@ -287,7 +287,7 @@ impl Channel {
 
     /// A message that has begun uses one of the receives granted.
     fn use_receive(&mut self, what: &str) -> Result<(), Broken> {
-        // Counts are modulo 2^29.
+        // Counts are modulo 2^28.
         if self.inbound.sends == self.ledger.announced_credits() {
             return Err(("receives", format!("{what} for which no receive was granted")));
         }

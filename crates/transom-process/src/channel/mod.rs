@@ -147,6 +147,10 @@ impl Wire for Channel {
         self.ledger.pacer().receives_posted(now, total, shared);
     }
 
+    fn lacks_receive(&self) -> bool {
+        self.ledger.has_none()
+    }
+
     fn begin(&mut self, _now: Time, id: MessageId, message: &Message) -> Begin {
         self.begin_message(id, message)
     }

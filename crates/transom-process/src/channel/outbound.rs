@@ -139,7 +139,8 @@ impl Channel {
             _ if message.needs_receive() && !self.ledger.spend() => {
                 let limit =
                     self.ledger.lacks_receive().then_some(self.handshake.config().receive_wait);
-                return Begin::Wait(Waiting::Receive { limit });
+                let refused = self.ledger.is_refused();
+                return Begin::Wait(Waiting::Receive { limit, refused });
             }
             Message::Read { .. } | Message::Atomic { .. } => {
                 let under_way = u32::try_from(self.outbound.reads.len()).unwrap_or(u32::MAX);

@@ -120,7 +120,11 @@ fn how_long_a_send_waits_is_the_peers_receive_queues_affair() {
         if let Some(word) = word {
             side.beside(word);
         }
-        assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit }), "{word:?}");
+        assert_eq!(
+            side.begin(SEND),
+            Begin::Wait(Waiting::Receive { limit, refused: false }),
+            "{word:?}"
+        );
     }
     // The latest word about the peer's queue counts.
     let mut side = open();
@@ -130,7 +134,7 @@ fn how_long_a_send_waits_is_the_peers_receive_queues_affair() {
         side.beside(word);
         // A Send that waits for the other kind of queue is tried again.
         assert_eq!(side.taken() == [Got::Resume], number > 0);
-        assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit }));
+        assert_eq!(side.begin(SEND), Begin::Wait(Waiting::Receive { limit, refused: false }));
     }
 }
 

@@ -478,6 +478,7 @@ impl World {
             connection: limit(0),
             reconnection: limit(1),
             receive: limit(2),
+            one_try: false,
             refuses_reads: self.rng.once_in(8),
         };
         let pair = &mut self.processes[process].pairs[index];

@@ -60,8 +60,8 @@ fn a_connection_that_is_over_takes_no_shared_receive() {
 }
 
 /// A peer whose Send waits for a receive of a shared queue asks for it. The question is something to be
-/// answered now, not when something else is to be sent; and once, if the queue is empty: then the
-/// connection is run when a receive is posted.
+/// answered now, not when something else is to be sent; and once, that there is none, if the queue is empty: then
+/// the connection is run when a receive is posted.
 #[test]
 fn a_peer_that_asks_for_credit_is_answered_at_once() {
     let mut config = PairConfig::new(&dialect::ND2);
@@ -82,7 +82,7 @@ fn a_peer_that_asks_for_credit_is_answered_at_once() {
         assert!(wants(&pair), "asked, with {receives} receives");
         let mut answer = OutBuffer { bytes: Vec::new(), limit: 1 << 16 };
         pair.hosts[PASSIVE].transmit(now, &mut answer);
-        assert_eq!(answer.bytes.is_empty(), receives == 0);
+        assert!(!answer.bytes.is_empty());
         assert!(!wants(&pair), "answered, with {receives} receives");
         pair.hosts[ACTIVE].receive(now, &answer.bytes);
         pair.pump();

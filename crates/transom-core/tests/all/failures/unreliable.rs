@@ -39,6 +39,7 @@ fn connected(config: PairConfig) -> Pair {
         connection: Some(LIMIT),
         reconnection: Some(LIMIT),
         receive: Some(LIMIT),
+        one_try: false,
         refuses_reads: true,
     };
     for host in &mut pair.hosts {

@@ -18,6 +18,9 @@ crate::support::again_over_process![
     v68_a_reset_needs_the_other_half,
     v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit,
     v94_the_limit_of_a_send_runs_on_while_other_messages_flow,
+    v94_a_queue_pair_that_tries_once_hears_that_there_is_no_receive,
+    v67_what_is_wrong_by_itself_behind_a_refusal_is_flushed,
+    v77_a_request_that_needs_no_peer_is_executed_without_one,
     v92_a_failure_of_ones_own_costs_the_peer_its_connection_only,
     v79_a_peer_that_leaves_keeps_no_shared_receive,
     v93_the_queue_pair_is_judged_before_the_token,
@@ -377,6 +380,86 @@ fn v94_the_limit_of_a_send_runs_on_while_other_messages_flow() {
     assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
     pair.advance(Duration::from_millis(1));
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::ReceiverNotReady)]);
+}
+
+#[test]
+fn v94_a_queue_pair_that_tries_once_hears_that_there_is_no_receive() {
+    let once = || {
+        let mut pair = verbs();
+        let limits = Limits { receive: Some(T), one_try: true, ..Limits::default() };
+        pair.hosts[ACTIVE].queue_pair.set_limits(limits);
+        establish(&mut pair);
+        pair
+    };
+    let mut pair = once();
+    send(&mut pair, ACTIVE, 1);
+    send(&mut pair, ACTIVE, 2);
+    pair.pump();
+    let expected = [(1, Status::ReceiverNotReady), (2, CANCELED)];
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), expected, "no time has passed");
+    assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle, "it did nothing");
+    // A receive that was posted before the Send is found, though its sender has not heard of it.
+    let mut pair = once();
+    pair.pump();
+    for context in 1..4 {
+        pair.hosts[PASSIVE].post_receive(20 + context, &[]).unwrap();
+        send(&mut pair, ACTIVE, context);
+        pair.pump();
+        assert_eq!(pair.hosts[ACTIVE].outcomes(), [(context, OK)]);
+    }
+    // Behind those that have taken them all, the next Send is one too many.
+    send(&mut pair, ACTIVE, 9);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(9, Status::ReceiverNotReady)]);
+}
+
+/// The request that its peer refuses comes first: what fails by itself behind it has no cause of its own.
+#[test]
+fn v67_what_is_wrong_by_itself_behind_a_refusal_is_flushed() {
+    let mut pair = verbs();
+    establish(&mut pair);
+    let source = pair.hosts[ACTIVE].register(vec![1; 8], Rights::NONE);
+    let write = Operation::Write { token: 0xDEAD_BEEF, address: 0 };
+    pair.post(ACTIVE, 1, write, Flags::NONE, &[source.sge(0, 8)]).unwrap();
+    pair.post(ACTIVE, 2, Operation::Send, Flags::NONE, &[source.sge(0, 9)]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteAccess), (2, CANCELED)]);
+}
+
+#[test]
+fn v77_a_request_that_needs_no_peer_is_executed_without_one() {
+    let mut pair = verbs();
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits(1, 1));
+    let region = pair.hosts[ACTIVE].register(vec![0; 8], Rights::BIND | Rights::LOCAL_WRITE);
+    let host = &mut pair.hosts[ACTIVE];
+    let bind = host.memory.reserve(
+        &WindowSpec {
+            region: region.token,
+            domain: host.queue_pair.config().domain,
+            scope: Scope::QueuePair(
+                host.queue_pair.config().domain,
+                host.queue_pair.config().number,
+            ),
+            base: region.address,
+            length: region.length,
+            rights: Rights::REMOTE_WRITE,
+        },
+        0,
+    );
+    let bind = bind.unwrap();
+    host.post(1, Operation::Bind { window: bind }, Flags::NONE, &[]).unwrap();
+    assert_eq!(host.outcomes(), [(1, OK)], "nothing was waited for");
+    host.post(2, Operation::Invalidate { window: bind }, Flags::NONE, &[]).unwrap();
+    assert_eq!(host.outcomes(), [(2, OK)]);
+    // Behind a message it waits for its turn, and one that is wrong by itself fails in it.
+    send(&mut pair, ACTIVE, 3);
+    let host = &mut pair.hosts[ACTIVE];
+    host.post(4, Operation::Invalidate { window: Token(7) }, Flags::NONE, &[]).unwrap();
+    assert_eq!(host.outcomes(), []);
+    pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+    establish(&mut pair);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(3, OK), (4, Status::InvalidRequest)]);
 }
 
 #[test]

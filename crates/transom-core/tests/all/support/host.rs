@@ -434,7 +434,7 @@ impl Host {
     fn settle(&mut self) {
         if !self.queue_pair.is_attached() {
             self.with(Time(0), |_, _, queue_pair, cx| {
-                queue_pair.fail_by_itself(cx);
+                queue_pair.execute_unconnected(cx);
                 queue_pair.complete_ended(cx.memory, cx.now, cx.effects);
             });
         }

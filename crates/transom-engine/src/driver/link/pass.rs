@@ -100,6 +100,9 @@ impl Link {
         if pass.work.then != Then::GoOn {
             state.connection.before_blocking(cx.now);
         }
+        if state.connection.lacks_receive() {
+            state.exchange(); // a receive that is posted already counts (Verbs V94)
+        }
         let polls = pass.work == Work::POLL;
         if !polls || state.connection.wants_write() || !state.out.bytes.is_empty() {
             self.send(state, cx);

@@ -283,7 +283,9 @@ impl Qp {
             }),
             None => {
                 let mut notifications = Notifications::default();
-                self.unlinked(front, &mut notifications, |pair, cx, _| pair.fail_by_itself(cx));
+                self.unlinked(front, &mut notifications, |pair, cx, _| {
+                    pair.execute_unconnected(cx)
+                });
                 notifications.fire();
             }
         }
@@ -565,7 +567,7 @@ impl Queues for Qp {
             drop(front);
             drop(link);
         }
-        self.unlinked(self.front(), notifications, |pair, cx, _| pair.fail_by_itself(cx));
+        self.unlinked(self.front(), notifications, |pair, cx, _| pair.execute_unconnected(cx));
     }
 
     fn settled(&self) {

@@ -25,7 +25,7 @@ fn a_send_without_credit_waits_at_its_sender() {
     pair.active.send(b"two");
     pair.run();
     let limit = Some(Config::new(Role::Active).common.receive_wait);
-    assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit }));
+    assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit, refused: true }));
     assert_eq!(pair.passive.taken().len(), 1);
     // An empty queue blocks nothing: the connection works on.
     pair.passive.send(b"other way");
@@ -53,14 +53,14 @@ fn the_time_of_a_send_runs_from_the_peers_first_word() {
     a.wire.confirm(a.now).unwrap();
     a.send(b"one");
     let request = a.talk();
-    assert_eq!(a.waiting, Some(Waiting::Receive { limit: None }));
+    assert_eq!(a.waiting, Some(Waiting::Receive { limit: None, refused: false }));
     // The passive side reads the wish and answers that there is nothing.
     p.feed(&request);
     let answer = p.talk();
     a.feed(&answer);
     a.talk();
     let limit = Some(Config::new(Role::Active).common.receive_wait);
-    assert_eq!(a.waiting, Some(Waiting::Receive { limit }));
+    assert_eq!(a.waiting, Some(Waiting::Receive { limit, refused: true }));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_empty_shared_queue_never_fails_a_send() {
     let mut pair = with_receives(0, true);
     pair.active.send(b"one");
     pair.run();
-    assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit: None }));
+    assert_eq!(pair.active.waiting, Some(Waiting::Receive { limit: None, refused: true }));
     assert_eq!(pair.passive.taken(), [Got::CreditWanted]);
     pair.passive.wire.receives_posted(pair.passive.now, 1, true);
     pair.run();

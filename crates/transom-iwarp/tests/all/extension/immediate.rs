@@ -46,7 +46,7 @@ fn v87_a_write_with_immediate_data_uses_a_receive() {
     pair.active.taken();
     pair.active.post(with_immediate(0, 1, false), &[]);
     pair.settle();
-    assert!(matches!(pair.active.waiting, Some(Waiting::Receive { limit: Some(_) })));
+    assert!(matches!(pair.active.waiting, Some(Waiting::Receive { limit: Some(_), .. })));
     assert_eq!(pair.passive.taken(), []);
     pair.passive.wire.receives_posted(pair.passive.now, 1002, false);
     pair.settle();

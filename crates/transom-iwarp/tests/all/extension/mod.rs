@@ -56,7 +56,7 @@ fn frames(mut bytes: &[u8]) -> Vec<Frame> {
 }
 
 fn ack(executed: u32, credits: u32) -> Frame {
-    Frame::Ack(Ack { executed, credits, shared: false, wanted: false, extended: true })
+    Frame::Ack(Ack { executed, credits, shared: false, wanted: false, extended: true, none: false })
 }
 
 /// Two Transoms that owe each other nothing, with 1000 receives each.
