@@ -64,6 +64,10 @@ impl Connection {
                 Next::Refused(context, error) => break Some((context, error)),
             }
         };
+        if any {
+            // What waited has gone, and its limit with it.
+            (self.blocked_until, self.short_since) = (None, None);
+        }
         if any && !owed {
             self.owing = cx.now;
         }
