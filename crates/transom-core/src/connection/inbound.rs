@@ -81,8 +81,6 @@ impl Connection {
         cx: &mut Cx<'_>,
         frames: &mut F,
     ) -> (usize, bool) {
-        self.heard = cx.now;
-        self.attention.clear(Attention::WAITS);
         self.resume(cx);
         let (mut count, mut ahead) = (0, 0);
         let mut quiet = self.quiet(cx);
@@ -92,6 +90,8 @@ impl Connection {
         let mut pass = memory.pass(&mut *cx.lane);
         while quiet.is_some() || self.takes_next(frames) {
             let Some(bytes) = frames.next() else { break };
+            self.heard = cx.now;
+            self.attention.clear(Attention::WAITS);
             let decoded = match self.wire.decode(cx.now, bytes) {
                 Ok(decoded) => decoded,
                 Err(violation) => {
