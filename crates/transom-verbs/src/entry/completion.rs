@@ -167,8 +167,8 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, wc: *mut i
         // SAFETY: a queue of the program's.
         let queue = &unsafe { shell::trust::<OfQueue>(cq.cast()) }.body;
         let most = usize::try_from(most).map_err(|_| Errno::EINVAL)?;
-        // SAFETY: an array of `most` entries, of which `index` is one.
-        queue.poll(|index, entry| unsafe { wc.add(index).write(entry) }, most)
+        // SAFETY: an array of `most` entries at any address, of which `index` is one.
+        queue.poll(|index, entry| unsafe { wc.add(index).write_unaligned(entry) }, most)
     });
     polled.map_or(-1, |count| count as c_int)
 }

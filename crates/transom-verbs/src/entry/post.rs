@@ -16,9 +16,25 @@ use crate::kind::kind;
 use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation, post_error};
 use crate::{explain, limits};
 
+/// A value of the program's, which may lie at any address: libiscsi and tgt have theirs in packed structures,
+/// and no processor minds.
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+/// The value at a pointer of the program's, unless it is null.
+///
+/// # Safety
+/// Null, or a value of the program's, at any address.
+#[inline]
+unsafe fn value<T: Copy>(at: *const T) -> Option<T> {
+    // SAFETY: this function's contract.
+    (!at.is_null()).then(|| unsafe { at.read_unaligned() })
+}
+
 /// An entry of a list in the engine's words.
 #[inline]
-fn engine_entry(entry: &ibv_sge) -> Sge {
+fn engine_entry(entry: &Unaligned<ibv_sge>) -> Sge {
+    let entry = entry.0;
     Sge { token: entry.lkey, address: entry.addr, length: entry.length }
 }
 
@@ -33,12 +49,12 @@ type Captured = ArrayVec<u8, { limits::INLINE as usize }>;
 /// # Safety
 /// `count` entries at `list`.
 #[inline]
-unsafe fn entries<'a>(list: *mut ibv_sge, count: c_int) -> Result<&'a [ibv_sge]> {
+unsafe fn entries<'a>(list: *mut ibv_sge, count: c_int) -> Result<&'a [Unaligned<ibv_sge>]> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(count) if !list.is_null() && count <= limits::SGE as usize => {
             // SAFETY: this function's contract.
-            Ok(unsafe { std::slice::from_raw_parts(list, count) })
+            Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
         }
         _ => Err(Errno::EINVAL),
     }
@@ -115,7 +131,7 @@ unsafe fn post_one(
     if inline && !may_be_inline(wr.opcode) {
         return Err(Errno::EINVAL);
     }
-    let length: u64 = given.iter().map(|entry| u64::from(entry.length)).sum();
+    let length: u64 = given.iter().map(|entry| u64::from(entry.0.length)).sum();
     if inline && length > u64::from(pair.caps.max_inline_data) {
         return Err(explain::invalid(|| {
             let most = pair.caps.max_inline_data;
@@ -162,7 +178,8 @@ unsafe fn post_one(
 /// # Safety
 /// They can be read, and nobody changes them meanwhile.
 #[inline]
-unsafe fn bytes<'a>(entry: &ibv_sge) -> &'a [u8] {
+unsafe fn bytes<'a>(entry: &Unaligned<ibv_sge>) -> &'a [u8] {
+    let entry = entry.0;
     if entry.length == 0 {
         return &[];
     }
@@ -184,7 +201,7 @@ fn fill(list: &mut List, entries: impl Iterator<Item = Sge>) -> Result {
 ///
 /// # Safety
 /// As of [`bytes`], for each.
-unsafe fn capture(given: &[ibv_sge], into: &mut Captured) -> Result {
+unsafe fn capture(given: &[Unaligned<ibv_sge>], into: &mut Captured) -> Result {
     for entry in given {
         // SAFETY: this function's contract.
         let part = unsafe { bytes(entry) };
@@ -197,12 +214,12 @@ unsafe fn capture(given: &[ibv_sge], into: &mut Captured) -> Result {
 ///
 /// # Safety
 /// A chain of the program's.
-unsafe fn count<T>(mut first: *const T, most: u32, next: impl Fn(&T) -> *const T) -> usize {
+unsafe fn count<T: Copy>(mut first: *const T, most: u32, next: impl Fn(&T) -> *const T) -> usize {
     let mut count = 0;
     while count < most as usize {
         // SAFETY: this function's contract.
-        let Some(one) = (unsafe { first.as_ref() }) else { break };
-        (count, first) = (count + 1, next(one));
+        let Some(one) = (unsafe { value(first) }) else { break };
+        (count, first) = (count + 1, next(&one));
     }
     count
 }
@@ -219,24 +236,24 @@ pub(crate) unsafe extern "C" fn post_send(
         pair.sends()?;
         let mut length = 0;
         // SAFETY: a chain of requests of the program's, each with its list.
-        let posted = match unsafe { wr.as_ref() } {
+        let posted = match unsafe { value(wr) } {
             None => Ok(()),
             Some(only) if only.next.is_null() => {
                 // SAFETY: as above.
                 let posted = unsafe {
-                    post_one(pair, only, |request, data, to| pair.post_send(request, data, to))
+                    post_one(pair, &only, |request, data, to| pair.post_send(request, data, to))
                 };
                 posted.map(|bytes| length = bytes)
             }
-            Some(first) => {
+            Some(_) => {
                 // SAFETY: as above.
-                let expected = unsafe { count(first, pair.caps.max_send_wr, |one| one.next) };
+                let expected = unsafe { count(wr, pair.caps.max_send_wr, |one: &ibv_send_wr| one.next) };
                 pair.post_chain(expected, |chain| {
                     // SAFETY: as above.
-                    while let Some(request) = unsafe { wr.as_ref() } {
+                    while let Some(request) = unsafe { value(wr) } {
                         // SAFETY: as above.
                         length += unsafe {
-                            post_one(pair, request, |request, data, to| {
+                            post_one(pair, &request, |request, data, to| {
                                 chain.post(request, data, to)
                             })
                         }?;
@@ -251,7 +268,7 @@ pub(crate) unsafe extern "C" fn post_send(
     });
     if done != 0 && !bad_wr.is_null() {
         // SAFETY: the caller's pointer.
-        unsafe { bad_wr.write(wr) };
+        unsafe { bad_wr.write_unaligned(wr) };
     }
     done
 }
@@ -271,7 +288,7 @@ unsafe fn post_receives(
         let expected = unsafe { count(wr, depth, |one: &ibv_recv_wr| one.next) };
         post(expected, &mut |chain| {
             // SAFETY: this function's contract.
-            while let Some(receive) = unsafe { wr.as_ref() } {
+            while let Some(receive) = unsafe { value(wr) } {
                 // SAFETY: as above.
                 let given = unsafe { entries(receive.sg_list, receive.num_sge) }?;
                 if given.len() > most_sge as usize {
@@ -287,17 +304,18 @@ unsafe fn post_receives(
     });
     if done != 0 && !bad_wr.is_null() {
         // SAFETY: this function's contract.
-        unsafe { bad_wr.write(wr) };
+        unsafe { bad_wr.write_unaligned(wr) };
     }
     done
 }
 
 /// An entry of a receive. No message reaches what lies behind the longest one, of which `room` is left.
 #[inline]
-fn clipped(entry: &ibv_sge, room: &mut u32) -> Sge {
-    let length = entry.length.min(*room);
+fn clipped(entry: &Unaligned<ibv_sge>, room: &mut u32) -> Sge {
+    let whole = engine_entry(entry);
+    let length = whole.length.min(*room);
     *room -= length;
-    engine_entry(&ibv_sge { length, ..*entry })
+    Sge { length, ..whole }
 }
 
 pub(crate) unsafe extern "C" fn post_recv(

@@ -232,6 +232,49 @@ int main(void) {
         qp_state(e.qp, IBV_QPS_RESET);
         qp_state(f.qp, IBV_QPS_RESET);
     }
+    /* V81: requests, their lists, `bad_wr` and completions at odd addresses, as libiscsi has them in packed
+     * structures; two of each in a chain, with a list of two. */
+    {
+        pair_up(&e, &f, DEF);
+        static char room[1024];
+        struct ibv_sge two[2] = {{(uintptr_t)e.buf, 3, K(&e)}, {(uintptr_t)e.buf + 16, 5, K(&e)}},
+                       *list = (void *)(room + 1);
+        struct ibv_recv_wr *receive[2] = {(void *)(room + 101), (void *)(room + 201)}, *rb = NULL;
+        struct ibv_send_wr *send[2] = {(void *)(room + 301), (void *)(room + 501)}, **bad = (void *)(room + 701);
+        struct ibv_wc *odd = (void *)(room + 801), even;
+        for (int i = 0; i < 2; i++) {
+            struct ibv_recv_wr r = {
+                .wr_id = 10 + i, .next = i ? NULL : receive[1], .sg_list = list, .num_sge = 2};
+            struct ibv_send_wr w = {.wr_id = 20 + i, .next = i ? NULL : send[1], .sg_list = list,
+                                    .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = SIG};
+            memcpy(receive[i], &r, sizeof r);
+            memcpy(send[i], &w, sizeof w);
+        }
+        memcpy(e.buf, "abc", 3);
+        memcpy(e.buf + 16, "defgh", 5);
+        struct ibv_sge there[2] = {{(uintptr_t)f.buf, 4, K(&f)}, {(uintptr_t)f.buf + 16, 4, K(&f)}};
+        memcpy(list, there, sizeof there);
+        SUCCEEDS(ibv_post_recv(f.qp, receive[0], &rb));
+        memcpy(list, two, sizeof two);
+        SUCCEEDS(ibv_post_send(e.qp, send[0], bad));
+        for (int i = 0; i < 2; i++) {
+            while (ibv_poll_cq(f.rcq, 1, odd) == 0)
+                ;
+            memcpy(&even, odd, sizeof even);
+            CHECK("V81", even.status == 0 && even.byte_len == 8 && even.wr_id == 10u + i, "receive");
+            CHECK("V81", !memcmp(f.buf, "abcd", 4) && !memcmp(f.buf + 16, "efgh", 4), "bytes");
+            EXPECT("V81", e.scq, 20 + i, 0);
+        }
+        struct ibv_send_wr many, *named;
+        memcpy(&many, send[1], sizeof many);
+        many.num_sge = 1000;
+        memcpy(send[1], &many, sizeof many);
+        FAILS("V81", ibv_post_send(e.qp, send[1], bad), EINVAL);
+        memcpy(&named, bad, sizeof named);
+        CHECK("V81", named == send[1], "the request that is named");
+        qp_state(e.qp, IBV_QPS_RESET);
+        qp_state(f.qp, IBV_QPS_RESET);
+    }
     /* V37: destroy removes its completions */
     pair_up(&e, &f, DEF);
     qp_state(e.qp, IBV_QPS_ERR);
