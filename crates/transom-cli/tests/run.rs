@@ -349,6 +349,15 @@ fn the_device_is_found_in_the_file_system() {
     assert_eq!(text(&without.stdout), "", "the kernel has no such device here");
 }
 
+/// Verbs V105: a script that lists the devices finds one that no program has asked for before.
+#[test]
+fn v105_the_device_is_there_before_a_program_asks_a_library() {
+    let name = format!("fresh{}", std::process::id());
+    let looked = "echo /sys/class/infiniband/*; ls /sys/class/infiniband";
+    let done = run(&["--quiet", "--device", &name, "--", "sh", "-c", looked]);
+    assert!(text(&done.stdout).contains(&format!("{name}\n")), "{}", text(&done.stderr));
+}
+
 #[test]
 fn a_program_answers_inspections_if_that_was_asked_for() {
     for (words, expected) in [(&["--inspect"][..], "1\n"), (&[], "\n")] {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once, OnceLock, RwLock};
 
@@ -73,6 +74,32 @@ fn gids(fresh: bool) -> Table {
     found
 }
 
+/// Write the device below the directory that stands for `/sys`. Programs that look there do without, where that
+/// cannot be written.
+fn show(sysfs: &str, found: &Table) {
+    if let Err(error) = sysfs::write(sysfs.as_ref(), environment::device(), found) {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
+    }
+}
+
+/// Run by the loader. A program that looks for the device in `/sys` may ask no library for it before, and is
+/// itself a script now and then, whose interpreter never does (Valkey's test of its RDMA module).
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    quiet(|| {
+        let Some(sysfs) = environment::variable("TRANSOM_SYSFS") else { return Ok(()) };
+        let device = Path::new(&sysfs).join("class/infiniband").join(environment::device());
+        if device.symlink_metadata().is_err() {
+            show(&sysfs, &gid::table());
+        }
+        Ok(())
+    });
+}
+
 // ---- the list ------------------------------------------------------------------------------------
 
 /// A list of one device behind its null-terminated pointers.
@@ -81,11 +108,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         let found = gids(true);
         usage::reached(usage::Stage::Listed);
         if let Some(sysfs) = environment::variable("TRANSOM_SYSFS") {
-            // Programs that look there do without, where that cannot be written.
-            if let Err(error) = sysfs::write(sysfs.as_ref(), environment::device(), &found) {
-                static SAID: Once = Once::new();
-                SAID.call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
-            }
+            show(&sysfs, &found);
         }
         if !count.is_null() {
             // SAFETY: the caller's number.
