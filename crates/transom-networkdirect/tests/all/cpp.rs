@@ -89,7 +89,6 @@ cases!("outcomes":
     nd2_4_5_every_row_of_a_request_that_fails = "rows",
     nd2_4_5_the_peer_disconnects = "disconnects",
     nd2_4_5_a_post_says_that_there_is_no_room = "full",
-    nd2_4_5_a_completion_queue_runs_over = "overrun",
     nd2_4_5_the_peer_is_lost = "lost",
     nd2_4_9_the_peer_dies = "dies",
     nd2_4_5_the_device_is_removed_from_a_forked_child = "removed",

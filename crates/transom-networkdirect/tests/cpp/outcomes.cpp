@@ -205,54 +205,6 @@ static void full()
     HR(s.wait(small, small->Notify(ND_CQ_NOTIFY_ANY, &s.ov)), OK);
 }
 
-// Receives of a shared queue can be more than a completion queue holds, which knows only how deep its queue pairs
-// are. It runs over, and takes its queue pair with it: the Send that it had no room for fails at the peer. What waits
-// in the shared queue is another queue pair's.
-static void overrun()
-{
-    constexpr int MANY = 64;
-    Ends e;
-    e.go("");
-    Side &s = e.passive;
-    IND2CompletionQueue *small = nullptr;
-    HR(s.adapter->CreateCompletionQueue(IID_IND2CompletionQueue, s.file, 1, 0, 0, (void **)&small), OK);
-    s.owned.push_back(small);
-    IND2SharedReceiveQueue *shared = nullptr;
-    HR(s.adapter->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, s.file, MANY, 1, 0, 0, 0, (void **)&shared), OK);
-    s.owned.push_back(shared);
-    const auto pair = [&](IND2CompletionQueue *of) {
-        Ends::drop(s.qp);
-        HR(s.adapter->CreateQueuePairWithSrq(IID_IND2QueuePair, of, of, shared, &s, 1, 1, 0, (void **)&s.qp), OK);
-    };
-    pair(small);
-    for (const char *c = "bCqraWK"; *c; ++c)
-        e.step(*c);
-    for (int i = 0; i < MANY; ++i)
-        HR(shared->Receive(nullptr, nullptr, 0), OK);
-    HR(shared->Receive(nullptr, nullptr, 0), ND_NO_MORE_ENTRIES);
-    int done = 0;
-    for (HRESULT end = OK; end == OK; ++done) {
-        CHECK(done < MANY); // it never runs over
-        HR(e.active.qp->Send(nullptr, nullptr, 0, 0), OK);
-        end = e.active.result().Status;
-        CHECK(end == OK || end == REM);
-    }
-    ended(e.active);
-    HR(s.wait(small, small->Notify(ND_CQ_NOTIFY_ERRORS, &s.ov)), ND_BUFFER_OVERFLOW);
-    HR(s.wait(small, small->Notify(ND_CQ_NOTIFY_ANY, &s.ov)), ND_BUFFER_OVERFLOW); // ND2 N9
-    // The rest is there for a queue pair with room.
-    e.keep();
-    e.go("");
-    pair(s.cq);
-    for (const char *c = "bCqraWK"; *c; ++c)
-        e.step(*c);
-    for (int i = done + 1; i < MANY; ++i) {
-        HR(e.active.qp->Send(nullptr, nullptr, 0, 0), OK);
-        HR(e.active.result().Status, OK);
-        s.expect(OK, &s, Nd2RequestTypeReceive);
-    }
-}
-
 #ifndef _WIN32
 // A peer that has stopped: its host still answers, it does not.
 static void peer_lost()
@@ -349,7 +301,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)();
-    } cases[] = {{"rows", rows_of_4_5}, {"disconnects", peer_disconnects}, {"full", full}, {"overrun", overrun},
+    } cases[] = {{"rows", rows_of_4_5}, {"disconnects", peer_disconnects}, {"full", full},
 #ifndef _WIN32
                  {"lost", peer_lost},   {"removed", device_removed},
 #endif
