@@ -239,7 +239,7 @@ int main(void) {
     printf("-- RNR\n");
     struct tune t = DEF;
     t.min_rnr = 1;
-    /* One try finds the receive that was posted before the Send, and no other; more wait for a program that
+    /* A single try finds the receive that was posted before the Send, and no other; more wait for a program that
      * comes late. */
     for (int more = 0; more < 2; more++) {
         t.rnr = child ? 7 : more;
