@@ -131,6 +131,10 @@ pub(crate) struct Inner {
     pub(crate) parameters: Parameters,
     /// The counts of the peer's program, where they have come with its request or acceptance.
     peer_retries: Option<Retries>,
+    /// A listener's: how many Requests wait for the program at most (Verbs V131).
+    backlog: usize,
+    /// A copy is with each Request that waits.
+    unfetched: Arc<()>,
     /// The id's port, which takes Requests once the id listens.
     port: Option<port::Port>,
     connector: Option<Arc<raw::Connector>>,
@@ -175,9 +179,18 @@ pub(crate) struct Event {
     pub(crate) service: Option<Service>,
     /// A group that was joined.
     pub(crate) joined: Option<Joined>,
+    /// A Request's place in its listener's backlog, until the event is fetched or dropped.
+    #[allow(dead_code, reason = "held, not used")]
+    pub(crate) place: Option<Arc<()>>,
 }
 
 impl Inner {
+    /// A place in the backlog, if one is free. Requests come one by one, so that no other takes it meanwhile.
+    fn place(&self) -> Option<Arc<()>> {
+        let waiting = Arc::strong_count(&self.unfetched) - 1;
+        (waiting < self.backlog).then(|| self.unfetched.clone())
+    }
+
     /// The counts that an event shows: those of the peer, or the largest where they do not travel.
     fn shown_retries(&self) -> Retries {
         self.peer_retries.unwrap_or(Retries { retry: 7, rnr: 7 })
@@ -221,6 +234,8 @@ impl Id {
                 traffic_class: 0,
                 parameters: Parameters::default(),
                 peer_retries: None,
+                backlog: 0,
+                unfetched: Arc::default(),
                 port: None,
                 connector: None,
                 datagrams: datagrams.then(Datagrams::default),
@@ -262,6 +277,7 @@ impl Id {
             alias: inner.alias,
             service: None,
             joined: None,
+            place: None,
         }
     }
 

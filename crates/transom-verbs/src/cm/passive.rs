@@ -14,8 +14,15 @@ use crate::requests::{self, Passive};
 use crate::resolution::{Datagrams, Question};
 use crate::{explain, gid, limits, usage};
 
+/// Requests that wait for a program at most, whatever it asks for (Linux, ucma.c, `max_backlog`).
+const MOST_WAITING: usize = 1024;
+
 impl Id {
-    pub(crate) fn listen(self: &Arc<Id>, backlog: usize) -> Result {
+    /// Take Requests: as many as `backlog` wait to be fetched, others are turned away, as Linux does
+    /// (`ucma_listen`, `ucma_event_handler`).
+    pub(crate) fn listen(self: &Arc<Id>, backlog: i32) -> Result {
+        let wanted = usize::try_from(backlog).unwrap_or(0);
+        let backlog = if (1..=MOST_WAITING).contains(&wanted) { wanted } else { MOST_WAITING };
         let mut inner = self.lock();
         if inner.state == State::Idle {
             let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -31,6 +38,7 @@ impl Id {
         port.listen(&self.context.adapter, backlog)?;
         let listener = port.listener.clone();
         inner.state = State::Listening;
+        inner.backlog = backlog;
         drop(inner);
         requests::serve(&Arc::downgrade(self), &listener)
     }
@@ -39,7 +47,14 @@ impl Id {
     /// order: what has arrived on the connections before is looked at first.
     fn request(self: &Arc<Id>, connector: raw::Connector) {
         settle(&self.context.accepting);
-        let channel = self.lock().channel.clone();
+        let (channel, place) = {
+            let inner = self.lock();
+            (inner.channel.clone(), inner.place())
+        };
+        if place.is_none() {
+            let _ = connector.reject(&[]); // or the peer has gone
+            return;
+        }
         let id = Id::new(&self.context, &channel, false);
         let alias = alias::new(&id);
         let private = padded(connector.private_data().unwrap_or_default(), CONNECT_DATA);
@@ -79,6 +94,7 @@ impl Id {
             alias,
             service: None,
             joined: None,
+            place,
         });
     }
 

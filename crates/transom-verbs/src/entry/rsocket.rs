@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn rbind(
 }
 
 pub(crate) extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
-    done(|| sockets::get(socket)?.listen(usize::try_from(backlog).unwrap_or(0)))
+    done(|| sockets::get(socket)?.listen(backlog))
 }
 
 pub(crate) unsafe extern "C" fn raccept(

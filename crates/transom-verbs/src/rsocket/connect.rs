@@ -24,7 +24,7 @@ impl Socket {
         inner.id.bind(address)
     }
 
-    pub(crate) fn listen(&self, backlog: usize) -> Result {
+    pub(crate) fn listen(&self, backlog: i32) -> Result {
         let mut inner = self.lock();
         match inner.stage {
             Stage::Listening => return Ok(()),

@@ -97,6 +97,50 @@ static void listeners(void) {
     CHECK("V131", rdma_get_src_port(id) != 0, "no port");
     SUCCEEDS(rdma_destroy_id(id));
 }
+static void ask(void) {
+    struct rdma_cm_id *id = routed();
+    struct rdma_conn_param wanted = {.retry_count = 7};
+    give_queues(id);
+    SUCCEEDS(rdma_connect(id, &wanted));
+}
+static void is_rejected(void) {
+    struct rdma_cm_event *event = next(ours, RDMA_CM_EVENT_REJECTED);
+    struct rdma_cm_id *id = event->id;
+    SUCCEEDS(rdma_ack_cm_event(event));
+    rdma_destroy_qp(id);
+    SUCCEEDS(rdma_destroy_id(id));
+}
+/* V131: as many Requests as the backlog wait to be fetched, and each fetch makes room for one. */
+static void backlog(void) {
+    enum { BACKLOG = 2, FETCHED = BACKLOG + 1 };
+    struct rdma_event_channel *unread = MADE(rdma_create_event_channel());
+    struct rdma_cm_id *at = bound(unread, 0), *requests[FETCHED];
+    int before = port;
+    SUCCEEDS(rdma_listen(at, BACKLOG));
+    port = ntohs(rdma_get_src_port(at));
+    for (int i = 0; i <= BACKLOG; i++)
+        ask();
+    is_rejected();
+    for (int i = 0; i < FETCHED; i++) {
+        struct rdma_cm_event *event = next(unread, RDMA_CM_EVENT_CONNECT_REQUEST);
+        requests[i] = event->id;
+        SUCCEEDS(rdma_ack_cm_event(event));
+        if (i == 0) {
+            ask();
+            ask();
+            is_rejected();
+        }
+    }
+    struct pollfd more = {unread->fd, POLLIN, 0};
+    CHECK("V131", poll(&more, 1, 0) == 0, "a Request that was turned away");
+    for (int i = 0; i < FETCHED; i++) {
+        SUCCEEDS(rdma_destroy_id(requests[i]));
+        is_rejected();
+    }
+    SUCCEEDS(rdma_destroy_id(at));
+    rdma_destroy_event_channel(unread);
+    port = before;
+}
 /* V121, V122, V126: a connection, with the order of its events, and a receive before one is fetched. */
 static void connects(void) {
     struct rdma_cm_id *id = routed();
@@ -211,6 +255,7 @@ int main(void) {
     addresses();
     options();
     listeners();
+    backlog();
     connects();
     ends();
     SUCCEEDS(rdma_destroy_id(listener));

@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
         unsafe {
             let shell = look(id)?;
             shell.id.lock().user_context = (*shell.head()).context.expose_provenance();
-            shell.id.listen(usize::try_from(backlog).unwrap_or(0))?;
+            shell.id.listen(backlog)?;
             show(shell)?;
         }
         Ok(0)
