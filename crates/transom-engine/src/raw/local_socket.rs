@@ -75,3 +75,9 @@ impl LocalSocket {
         self.0.receive_within(bytes, limit).map_err(|e| Error::link(e, "receive of a process"))
     }
 }
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

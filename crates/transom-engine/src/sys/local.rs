@@ -23,7 +23,7 @@ use rustix::net::{
     sockopt,
 };
 
-use super::releases::is_behind;
+use super::releases::is_full;
 use super::{Fd, IoError, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
@@ -95,7 +95,7 @@ impl LocalListener {
 
     /// The next connection, if there is one, and not too much waits to be released.
     pub(crate) fn accept(&self) -> Result<Local> {
-        if is_behind() {
+        if is_full() {
             return Err(IoError::Exhausted);
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -130,7 +130,7 @@ impl Local {
 
     /// Connect to the listener that has `name`. Never waits.
     pub(crate) fn connect(name: &str) -> Result<Local> {
-        if is_behind() {
+        if is_full() {
             return Err(IoError::Exhausted);
         }
         let fd = socket()?;
@@ -242,6 +242,17 @@ impl Local {
     /// The descriptor, to wait for.
     pub(crate) fn fd(&self) -> &Fd {
         &self.0
+    }
+
+    /// The end of a connection, which is not used afterwards. Where nothing lies in it, as is known once nothing
+    /// can come any more, the thread that drops it closes it: that waits for nobody.
+    pub(crate) fn close(&mut self) {
+        self.shut();
+        let mut byte = [0_u8];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        if matches!(net::recv(&self.0, &mut byte, flags), Ok((_, 0))) {
+            self.0.close_here();
+        }
     }
 }
 

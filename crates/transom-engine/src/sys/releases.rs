@@ -9,8 +9,9 @@
 //! lent memory, and pages to be given back come here.
 //!
 //! A process that keeps this thread waiting keeps what is behind it in the queue from being released. So
-//! that this stays bounded, no further Unix socket is accepted or connected while much waits
-//! ([`is_behind`]).
+//! that this stays bounded, no upgrade is begun while much waits ([`is_behind`]), and no other Unix socket is
+//! accepted or connected while twice as much does ([`is_full`]): upgrade sockets are open to all, and what
+//! is given to them keeps no inspection and no hand-over of a socket from coming about.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -21,7 +22,8 @@ use rustix::mm::{Advice, madvise, munmap};
 
 use super::{Fd, fork_generation, now, pause, spawn_quiet};
 
-/// With so many releases waiting, nothing is begun that would need another one.
+/// With so many releases waiting, nothing is begun that has another way; with twice as many, nothing
+/// that would need another one.
 const MOST: usize = 256;
 
 /// Something to release.
@@ -180,9 +182,15 @@ pub(super) fn release(what: Release) {
     queue.changed.notify_one();
 }
 
-/// Whether so much waits to be released that nothing may be begun which needs another release.
+/// Whether so much waits to be released that nothing may be begun which needs another release and could do
+/// without.
 pub(crate) fn is_behind() -> bool {
     queue().waiting.load(Ordering::Relaxed) >= MOST
+}
+
+/// Whether so much waits to be released that nothing may be begun which needs another release.
+pub(super) fn is_full() -> bool {
+    queue().waiting.load(Ordering::Relaxed) >= 2 * MOST
 }
 
 /// Has the thread run for as long as this lives, so that no release has to start it.

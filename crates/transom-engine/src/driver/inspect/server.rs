@@ -64,9 +64,10 @@ impl Server {
     fn run(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             match self.listener.accept() {
-                Ok(local) => {
+                Ok(mut local) => {
                     // A client that is refused, or leaves early, needs no answer.
                     let _ = self.answer(&local);
+                    local.close();
                 }
                 Err(IoError::NotNow) => {
                     let waits = sys::poll_any(&[(self.listener.fd(), false)], &self.bell, None);

@@ -140,6 +140,10 @@ impl Open {
             if !all && !self.pending.has_room() {
                 break;
             }
+            // Any user may come, and leave what is slow to release. Peers stay with TCP then.
+            if sys::is_behind() {
+                break;
+            }
             let Ok(local) = self.socket.accept() else { break };
             self.pending.add(local, now);
         }
@@ -149,6 +153,9 @@ impl Open {
 /// Connect to the upgrade socket beside the port at `peer`, which is named after an address of its
 /// listener's: that one, or all of its kind, or all.
 fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
+    if sys::is_behind() {
+        return Err(PathReason::System);
+    }
     let (all, port) = (IpAddr::V6(Ipv6Addr::UNSPECIFIED), peer.port());
     let of_its_kind = match peer.ip().to_canonical() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -74,6 +74,10 @@ impl Local {
         match *self {}
     }
 
+    pub(crate) fn close(&mut self) {
+        match *self {}
+    }
+
     pub(crate) fn fd(&self) -> &Fd {
         match *self {}
     }
