@@ -65,9 +65,14 @@ fn path_of(what: What) -> Option<CString> {
 
 /// Why the library cannot follow into a program. `None`: it can, or the file will not be started.
 fn hindrance(path: &CStr) -> Option<&'static str> {
-    let about = sys::stat(path, 0).filter(|about| about.st_mode & 0o111 != 0)?;
+    let is_program = |about: &libc::stat| {
+        about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_mode & 0o111 != 0
+    };
+    let about = sys::stat(path, 0).filter(is_program)?;
     let mut head = [0; 4096];
-    let file = sys::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).ok()?;
+    // A pipe may be in the place of the file by now, and is not waited for.
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = sys::open(path, flags, 0).ok()?;
     let length = sys::read(file, &mut head).unwrap_or_default();
     sys::close(file);
     let image = head.get(..length).filter(|image| image.starts_with(b"\x7FELF"))?;

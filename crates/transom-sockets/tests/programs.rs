@@ -539,6 +539,26 @@ fn a_process_says_at_its_end_what_has_become_of_its_connections() {
     }
 }
 
+/// The look at what is started, to say whether the library follows, waits for nobody.
+#[test]
+fn a_pipe_in_place_of_a_program_is_not_waited_for() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = "import os,signal,tempfile\n\
+        signal.alarm(120)\n\
+        with tempfile.TemporaryDirectory() as folder:\n    \
+            os.mkfifo(folder + '/pipe', 0o755); os.chmod(folder + '/pipe', 0o755)\n    \
+            try: os.execv(folder + '/pipe', ['pipe'])\n    \
+            except PermissionError: print('refused')";
+    let done = command(interpreter(), true)
+        .args(["-c", code])
+        .env("TRANSOM_EXPLAIN", "1")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "refused\n");
+}
+
 /// A handler sends on a blocking connection on which its thread may be sending; the reader counts.
 const SENDS_IN_A_HANDLER: &str = r#"
 #define _GNU_SOURCE
