@@ -163,3 +163,33 @@ fn a_file_that_is_not_there_is_said_in_a_sentence() {
     let ran = run(&["quickstart", "/"]);
     ran.failed(2, &["regular file"]);
 }
+
+/// A user who has few threads left is told so by both processes, whichever thread is the first that is lacking.
+#[test]
+fn without_a_thread_a_sentence_says_so() {
+    use std::os::unix::process::CommandExt as _;
+    const USER: u32 = 54_322;
+    let as_user = |most: u32, words: &[&str]| {
+        let mut command = std::process::Command::new("prlimit");
+        command.arg(format!("--nproc={most}")).arg(transom().get_program()).args(words);
+        command.uid(USER).gid(USER).current_dir("/").output()
+    };
+    let started = as_user(64, &["--version"]).is_ok_and(|done| done.status.success());
+    if !rustix::process::geteuid().is_root() || !started {
+        return eprintln!("SKIPPED: only root can limit another user's threads");
+    }
+    let sample = Sample::new("threads", 1000);
+    let mut failed = 0;
+    for most in 1..64 {
+        let done = as_user(most, &["quickstart", sample.path()]).unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        if done.status.success() {
+            break;
+        }
+        failed += 1;
+        assert!(!said.contains("panicked"), "{most}: {said}");
+        // The owner's sentence may be cut short: it ends with its reader, which may be faster.
+        assert!(said.starts_with("transom: "), "{most}: {said}");
+    }
+    assert!(failed > 0, "the limit does not hold");
+}

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &OwnerArgs) -> Outcome {
         let incoming = listener.next().wait()?;
         let lender = Arc::clone(&lender);
         // A thread per connection: the reader holds two of them once.
-        std::thread::spawn(move || {
+        let serve = move || {
             let ended = incoming
                 .reads(16)
                 .receives(4, 1024)
@@ -49,7 +49,8 @@ pub(crate) fn run(args: &OwnerArgs) -> Outcome {
             if let Err(failure) = ended {
                 let _ = failure.report();
             }
-        });
+        };
+        std::thread::Builder::new().spawn(serve).map_err(system("a thread for a reader"))?;
     }
 }
 

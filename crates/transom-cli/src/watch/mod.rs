@@ -75,8 +75,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
             .map_err(system("signals"))?;
     }
     guard(&ended).map_err(system("signals"))?;
+    let sampler = Sampler::start(args.pid).map_err(system("a thread that asks processes"))?;
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let left = watch(&mut terminal, args.pid, &ended);
+    let left = watch(&mut terminal, &sampler, args.pid, &ended);
     ratatui::restore();
     if let Ok(signal @ 1..) = i32::try_from(ended.load(Ordering::Relaxed)) {
         // The parent is to see what ended this program.
@@ -119,13 +120,13 @@ fn guard(ended: &Arc<AtomicUsize>) -> std::io::Result<()> {
 /// Until the user leaves, or a signal has come.
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
+    sampler: &Sampler,
     only: Option<u32>,
     ended: &AtomicUsize,
 ) -> std::io::Result<()> {
     // https://no-color.org: set, and not empty.
     let colour = transom_os::environment::variable("NO_COLOR").is_none();
     let mut state = WatchState::new(only, colour);
-    let sampler = Sampler::start(only);
     while ended.load(Ordering::Relaxed) == 0 {
         sampler.samples().for_each(|sample| state.apply(sample));
         sampler.want(state.wanted());

@@ -21,10 +21,13 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Sample all processes, or `only` one.
-    pub(super) fn start(only: Option<u32>) -> Sampler {
+    ///
+    /// # Errors
+    /// The error of the system, which has no thread.
+    pub(super) fn start(only: Option<u32>) -> std::io::Result<Sampler> {
         let (wants, wanted) = channel();
         let (to, samples) = channel();
-        thread::spawn(move || {
+        thread::Builder::new().spawn(move || {
             let begin = Instant::now();
             let mut records_of = only;
             loop {
@@ -37,8 +40,8 @@ impl Sampler {
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
-        });
-        Sampler { wants, wanted: Cell::new(only), samples }
+        })?;
+        Ok(Sampler { wants, wanted: Cell::new(only), samples })
     }
 
     /// The samples that were taken since the last call.
