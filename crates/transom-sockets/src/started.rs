@@ -50,8 +50,8 @@ fn path_of(what: What) -> Option<CString> {
             if name.as_bytes().contains(&b'/') {
                 return Some(name);
             }
-            let folders = transom_os::environment::variable("PATH")
-                .unwrap_or_else(|| "/bin:/usr/bin".into());
+            let folders =
+                transom_os::environment::variable("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
             std::env::split_paths(&folders)
                 .filter_map(|folder| {
                     let path = folder.join(OsStr::from_bytes(name.as_bytes()));

@@ -77,7 +77,9 @@ pub(crate) fn layout() -> Layout {
         None | Some("mlx5") => Layout::Mlx5,
         Some("plain") => Layout::Plain,
         Some(other) => {
-            transom_os::say!("transom: TRANSOM_GIDS: `{other}` is neither mlx5 nor plain; mlx5 it is");
+            transom_os::say!(
+                "transom: TRANSOM_GIDS: `{other}` is neither mlx5 nor plain; mlx5 it is"
+            );
             Layout::Mlx5
         }
     }

@@ -247,7 +247,8 @@ pub(crate) unsafe extern "C" fn post_send(
             }
             Some(_) => {
                 // SAFETY: as above.
-                let expected = unsafe { count(wr, pair.caps.max_send_wr, |one: &ibv_send_wr| one.next) };
+                let expected =
+                    unsafe { count(wr, pair.caps.max_send_wr, |one: &ibv_send_wr| one.next) };
                 pair.post_chain(expected, |chain| {
                     // SAFETY: as above.
                     while let Some(request) = unsafe { value(wr) } {
