@@ -88,7 +88,7 @@ impl Connection {
         // Small Writes that follow each other share a guard.
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
-        while quiet.is_some() || self.takes_next(frames) {
+        while quiet.is_some() || self.takes_next(frames, cx.now) {
             let Some(bytes) = frames.next() else { break };
             self.heard = cx.now;
             self.attention.clear(Attention::WAITS);
@@ -168,11 +168,12 @@ impl Connection {
 
     /// Whether the next frame may be taken. What no longer counts is taken here, and thrown away: unread bytes
     /// would turn the end into a reset.
-    fn takes_next<F: Frames + ?Sized>(&mut self, frames: &mut F) -> bool {
+    fn takes_next<F: Frames + ?Sized>(&mut self, frames: &mut F, now: Time) -> bool {
         if self.drops_all() {
             while let Some(bytes) = frames.next() {
                 let length = bytes.len();
                 frames.taken(length);
+                self.heard = now;
             }
             return false;
         }
