@@ -263,7 +263,7 @@ int main(void) {
             memcpy(&even, odd, sizeof even);
             CHECK("V81", even.status == 0 && even.byte_len == 8 && even.wr_id == 10u + i, "receive");
             CHECK("V81", !memcmp(f.buf, "abcd", 4) && !memcmp(f.buf + 16, "efgh", 4), "bytes");
-            EXPECT("V81", e.scq, 20 + i, 0);
+            EXPECT_WC("V81", e.scq, 20 + i, IBV_WC_SUCCESS);
         }
         struct ibv_send_wr many, *named;
         memcpy(&many, send[1], sizeof many);
