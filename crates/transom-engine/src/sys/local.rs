@@ -74,7 +74,13 @@ impl LocalListener {
             match self.accept() {
                 Ok(local) => return Some(local),
                 Err(IoError::NotNow) => {
-                    let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
+                    let mut next = [PollFd::new(&self.0, PollFlags::IN)];
+                    let _ = poll(&mut next, None);
+                    // A listener that is shut has nothing to accept, and a call that does not wait calls that
+                    // EAGAIN for ever.
+                    if next.iter().any(|next| next.revents().contains(PollFlags::HUP)) {
+                        return None;
+                    }
                 }
                 // Descriptors are short, or too much waits to be released. That it is shut is seen nevertheless.
                 Err(IoError::Exhausted) => {

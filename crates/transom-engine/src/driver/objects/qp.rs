@@ -1,6 +1,6 @@
 //! A queue pair with its completion queues, and the link that works on it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use transom_memory::{QueuePairId, Rights};
@@ -30,8 +30,6 @@ use crate::{
 pub(crate) struct Front {
     pub(crate) pair: QueuePair,
     link: Option<Arc<Link>>,
-    /// How often it has begun anew.
-    resets: u64,
     /// The tools of a queue pair of datagrams.
     datagrams: Worker,
 }
@@ -69,6 +67,9 @@ pub(crate) struct Qp {
     waiting: AtomicBool,
     /// The link of its first connection, once that is established.
     first_link: OnceLock<Arc<Link>>,
+    /// How often it has begun anew: written under the front half's lock, read by passes, some of which are made
+    /// with that lock held.
+    resets: AtomicU64,
 }
 
 /// A queue pair whose requests may wait for a connection, as the timers hold it.
@@ -116,7 +117,7 @@ impl Qp {
         let requests = initiator.queue().bind(requests, config.initiator_depth as usize);
         let receives = receive.queue().bind(receives, config.receive_depth as usize);
         let members = [requests, receives];
-        let front = Mutex::new(Front { pair, link: None, resets: 0, datagrams: Worker::default() });
+        let front = Mutex::new(Front { pair, link: None, datagrams: Worker::default() });
         let (number, key) = (config.number, adapter.new_key());
         let (waiting, first_link) = (AtomicBool::new(false), OnceLock::new());
         Qp {
@@ -132,6 +133,7 @@ impl Qp {
             front,
             waiting,
             first_link,
+            resets: AtomicU64::new(0),
         }
     }
 
@@ -428,7 +430,7 @@ impl Qp {
                 }
             }
         };
-        front.resets += 1;
+        self.resets.fetch_add(1, Ordering::Relaxed);
         // With the front half locked nothing is added for it.
         self.initiator.purge(self.number);
         self.receive.purge(self.number);
@@ -441,13 +443,13 @@ impl Qp {
 
     /// How often it has begun anew.
     pub(crate) fn resets(&self) -> u64 {
-        self.front().resets
+        self.resets.load(Ordering::Relaxed)
     }
 
     /// Run `work` with the front half locked, unless the queue pair has begun anew since `resets`.
     pub(crate) fn unless_reset<R>(&self, resets: Resets, work: impl FnOnce() -> R) -> Option<R> {
-        let front = self.front();
-        (front.resets == resets.0).then(work)
+        let _front = self.front();
+        (self.resets() == resets.0).then(work)
     }
 
     /// A completion with the number of its queue.
@@ -492,7 +494,7 @@ impl Qp {
     ) {
         let error = QueuePairState::Error;
         if self.config.shared && before != error && front.pair.state() == error {
-            let event = (QueuePairEvent::LastReceive, Resets(front.resets));
+            let event = (QueuePairEvent::LastReceive, Resets(self.resets()));
             report(&self.adapter, self.number, event, notifications);
         }
     }
