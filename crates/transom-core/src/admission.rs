@@ -96,7 +96,7 @@ impl Occupancy {
         if taken.is_ok() { some } else { 0 }
     }
 
-    /// So many places that were taken are not used.
+    /// Give back `count` places that were taken and are not used.
     #[inline]
     pub(crate) fn untake(&self, count: u32) {
         self.taken.fetch_sub(count, Ordering::Release);

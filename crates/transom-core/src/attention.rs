@@ -1,9 +1,10 @@
-//! One word with everything that is unusual about a connection and its link.
+//! The reasons why a connection and its link need more than the quick steps, in one word.
 
 use crate::QueuePairKind;
 
-/// The reasons why the quick steps do not do: a bit each, which is set by whatever causes the state, and cleared
-/// by what ends it. At 0 a message of one frame needs nothing but to be judged, copied and counted.
+/// A bit for each reason. The code that causes such a state sets its bit, and the code that ends the state clears
+/// it; a driver computes its own bits behind each pass. At 0 a message of one frame needs nothing but to be judged,
+/// copied and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention(u32);
 
@@ -28,7 +29,7 @@ impl Attention {
     pub(crate) const EVENT: u32 = 1 << 5;
     /// The peer asks for a receive of the shared queue.
     pub(crate) const CREDIT: u32 = 1 << 6;
-    /// The same, since a receive was last looked for.
+    /// The peer has asked so since a receive was last looked for.
     pub(crate) const CREDIT_ASKED: u32 = 1 << 7;
 
     /// Driver: the link's carrier is not chosen, not connected, or has been shut down.

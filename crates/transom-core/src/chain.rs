@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(pair.occupied(), (2, 0));
     }
 
-    /// What was posted before stays, with its list and its bytes, and all places of the rest are free.
+    /// A canceled chain leaves earlier requests with their lists and bytes, and frees all its places.
     #[test]
     fn a_chain_that_is_taken_back_leaves_the_queue_as_it_was() {
         let mut pair = queue_pair(8);

@@ -36,7 +36,7 @@ impl std::fmt::Debug for Cx<'_> {
 }
 
 impl Cx<'_> {
-    /// The same, for a queue pair that has just joined its connection: with its shared receive queue.
+    /// These tools for a queue pair that has just joined its connection: with its shared receive queue.
     pub fn joined<'b>(&'b mut self, shared: Option<&'b dyn SharedReceives>) -> Cx<'b> {
         let trace = self.trace.as_mut().map(|tracer| &mut **tracer as &mut dyn Tracer);
         let (now, memory, host, denials) = (self.now, self.memory, self.host, self.denials);

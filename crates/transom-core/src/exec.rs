@@ -49,7 +49,7 @@ pub struct Execution {
     pub(crate) unreliable: bool,
     /// Of these: a request has failed by itself, and those behind it are cancelled (Verbs V70).
     pub(crate) sends_failed: bool,
-    /// The same, as far as the front half knows.
+    /// The value of `sends_failed` that the front half knows.
     pub(crate) told_failed: bool,
     /// The peer has disconnected, and the dialect leaves its requests to the program.
     pub(crate) kept: bool,

@@ -33,14 +33,14 @@ pub trait Output {
         false
     }
 
-    /// Whether a Write of so many bytes can be written as one frame now, behind what was written:
+    /// Whether a message of so many bytes can be written as one frame now, behind what was written:
     /// by [`whole`](Output::whole), or by [`lend_whole`](Output::lend_whole) if its bytes lie in memory.
     fn takes(&self, length: usize) -> bool {
         let _ = length;
         false
     }
 
-    /// Have `wire` begin a Write of as many bytes as this output [takes](Output::takes), and write its
+    /// Have `wire` begin a message of as many bytes as this output [takes](Output::takes), and write its
     /// one frame. `false`: nothing has happened.
     #[inline]
     fn whole(
@@ -53,8 +53,8 @@ pub trait Output {
         wire.append_whole(now, id, message, payload, self.buffer())
     }
 
-    /// The same for bytes of the application's memory, which may be touched during this call only: they are
-    /// copied before the Write begins. [`Direct::Copy`] and [`Direct::Fault`]: it has not begun.
+    /// As [`whole`](Output::whole), for bytes of the application's memory, which may be touched during this call
+    /// only: they are copied before the message begins. [`Direct::Copy`] and [`Direct::Fault`]: it has not begun.
     fn lend_whole(
         &mut self,
         link: (&mut dyn Wire, Time),

@@ -138,7 +138,7 @@ impl QueuePair {
         QueuePair::settling(config, None)
     }
 
-    /// The same; `settle`, if there is one, takes requests that succeed, which do not complete then.
+    /// As [`QueuePair::new`]; `settle`, if there is one, takes requests that succeed, which do not complete then.
     #[must_use]
     pub fn settling(config: QueuePairConfig, settle: Option<Arc<dyn Settle>>) -> QueuePair {
         QueuePair {
@@ -480,7 +480,7 @@ impl QueuePair {
         self.fail(memory, now, effects);
     }
 
-    /// What is posted is lost on its way, which is no error (Verbs V96). A request that is no message has
+    /// Requests that are posted are lost on their way, which is no error (Verbs V96). A request that is no message has
     /// not been executed, and does not succeed.
     fn lose_all(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
         self.waits_since = None;

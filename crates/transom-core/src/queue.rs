@@ -212,7 +212,7 @@ impl RequestQueue {
         Some(slot)
     }
 
-    /// The same, for those who have looked at it.
+    /// Remove the oldest request, which the caller has looked at.
     #[inline]
     pub(crate) fn remove(&mut self) {
         let Some(slot) = self.slots.front() else { return };

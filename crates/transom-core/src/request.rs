@@ -22,7 +22,7 @@ pub struct Sge {
 pub enum Operation {
     /// Consume a receive of the peer.
     Send,
-    /// The same, and close a window at the peer (ND1, NDK; iW 8.4).
+    /// Send, and close a window at the peer (ND1, NDK; iW 8.4).
     SendWithInvalidate {
         /// The window's token, as the peer made it known.
         token: u32,

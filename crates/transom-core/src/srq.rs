@@ -144,7 +144,7 @@ impl SharedReceiveQueue {
         self.fire(fired);
     }
 
-    /// The same, once as many as the threshold have waited: an empty queue does not notify (NDK SRQ-5).
+    /// Notify `waiter` once as many as the threshold have waited: an empty queue does not notify (NDK SRQ-5).
     pub fn notify_when_used(&mut self, waiter: u64) {
         self.early.push(waiter);
     }

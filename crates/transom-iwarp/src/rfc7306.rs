@@ -15,7 +15,7 @@ pub struct AtomicRequest {
     pub identifier: u32,
     /// Token of the eight bytes.
     pub stag: u32,
-    /// Their address.
+    /// The address of the eight bytes.
     pub offset: u64,
     /// The value to add, or to swap in.
     pub data: u64,

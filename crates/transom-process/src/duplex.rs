@@ -56,9 +56,9 @@ pub trait Area {
 pub enum Next {
     /// There is none.
     None,
-    /// It was read.
+    /// A record that was read.
     Record,
-    /// It is left for [`Duplex::read`].
+    /// A record that is left for [`Duplex::read`].
     Left,
 }
 
@@ -86,7 +86,7 @@ impl<A: Area> Duplex<A> {
         Duplex::sized(area, mine, SLOTS, DATA)
     }
 
-    /// The same, of so many slots (a power of two) and bytes of data area (twice the largest payload
+    /// As [`Duplex::new`], of so many slots (a power of two) and bytes of data area (twice the largest payload
     /// at least), as both sides know: no more than there are.
     #[must_use]
     pub fn sized(area: A, mine: usize, slots: usize, data: usize) -> Duplex<A> {
@@ -296,7 +296,7 @@ impl<A: Area> Duplex<A> {
         done
     }
 
-    /// The same of a record of any kind.
+    /// Publish a record of any kind.
     fn publish_any(&mut self, words: Words, body: Body) -> bool {
         let done = self.publish(words, body);
         if let Some(header) = Header::from_words(words).filter(|_| done) {

@@ -131,7 +131,7 @@ impl Kind {
 /// The kind, flags and detail of a Write that is one record, as [`kind_of`] has them.
 pub(crate) const WHOLE_WRITE: u64 = Kind::Write as u64 | (LAST as u64) << 8;
 
-/// The same of one whose payload is [`ELSEWHERE`].
+/// As [`WHOLE_WRITE`], with a payload that is [`ELSEWHERE`].
 pub(crate) const WHOLE_WRITE_ELSEWHERE: u64 = WHOLE_WRITE | (ELSEWHERE as u64) << 8;
 
 /// Make a record whose payload is not here of one that lies in a slot: [`ELSEWHERE`].
@@ -311,7 +311,7 @@ pub fn operands(operation: Atomic) -> (u16, [u8; OPERANDS]) {
     (detail, bytes)
 }
 
-/// The same, read. `None`: no such atomic, or not its operands.
+/// Read the operands of an atomic. `None`: no such atomic, or not its operands.
 #[must_use]
 pub fn read_operands(detail: u16, payload: &[u8]) -> Option<Atomic> {
     let (first, second) = payload.split_first_chunk()?;
@@ -332,7 +332,7 @@ pub fn detail(operation: Option<Operation>, class: Option<RefusalClass>) -> u16 
     of(operation) | of(class) << 8
 }
 
-/// The same, read.
+/// Read the detail of a refusal.
 #[must_use]
 pub fn read_detail(detail: u16) -> (Option<Operation>, Option<RefusalClass>) {
     let operation = usize::from(detail & 0xFF).checked_sub(1);

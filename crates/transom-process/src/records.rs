@@ -12,7 +12,7 @@ pub const UNIT: usize = 256;
 /// The reason why there is no further frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// They cost as much as they may.
+    /// The records cost as much as they may.
     Spent,
     /// There is nothing to read.
     Empty,

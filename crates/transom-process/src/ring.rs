@@ -217,7 +217,7 @@ pub struct Producer {
     /// Records written, and how many of them were read.
     head: u64,
     freed: u64,
-    /// The same of the data area, in bytes.
+    /// Bytes written to the data area, and how many of them were given back.
     data: u64,
     data_freed: u64,
     data_size: usize,

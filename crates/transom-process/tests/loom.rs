@@ -257,7 +257,7 @@ impl End {
         self.duplex.news_beside().unwrap().map(|header| News::Word(header.ack))
     }
 
-    /// The same, until there is something.
+    /// Look until there is something.
     fn spin(&mut self) -> News {
         loop {
             match self.look() {
@@ -267,7 +267,7 @@ impl End {
         }
     }
 
-    /// The same, asleep as long as there is nothing.
+    /// Look, and sleep as long as there is nothing.
     fn wait(&mut self) -> News {
         loop {
             if let Some(news) = self.look() {

@@ -125,7 +125,7 @@ pub struct Pair {
     pub connector: Connector,
     /// The completion queues, for requests and for receives.
     pub cqs: [usize; 2],
-    /// Its queues as those number them.
+    /// The queue pair's numbers in its completion queues.
     pub members: [u32; 2],
     /// The shared receive queue.
     pub pool: Option<usize>,

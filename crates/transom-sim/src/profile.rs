@@ -87,7 +87,7 @@ static DIALECTS: [Dialect; 7] = [
 /// The place of verbs in that list.
 const VERBS: usize = 6;
 
-/// The same, of programs that take immediate data.
+/// The dialects of programs that take immediate data.
 static WITH_IMMEDIATE: [Dialect; 7] = [
     Dialect { immediate: true, ..DIALECTS[0] },
     Dialect { immediate: true, ..DIALECTS[1] },

@@ -5,7 +5,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// The same seed, the same numbers.
+    /// Equal seeds give equal numbers.
     #[must_use]
     pub fn new(seed: u64) -> Rng {
         Rng(seed ^ 0x6A09_E667_F3BC_C908)

@@ -214,7 +214,7 @@ impl Switched {
         self.event.notify_all();
     }
 
-    /// What a thread that sleeps does first: under the lock of the set, behind its counting. Whether it found the
+    /// The first steps of a thread that sleeps: under the lock of the set, behind its counting. Whether it found the
     /// byte.
     fn goes_cold(&self) -> bool {
         let switched = self.entry.lock().unwrap();

@@ -41,12 +41,12 @@ pub struct Acknowledgements<const MASK: u32> {
     refused: bool,
 }
 
-/// What an acknowledgement of the peer says about receives.
+/// The receives of the peer, as its acknowledgement has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Receives granted so far, modulo `MASK + 1`.
     pub credits: u32,
-    /// They come from a shared queue.
+    /// The receives come from a shared queue.
     pub shared: bool,
     /// A Send of the peer's waits for a receive of this side.
     pub wants: bool,

@@ -11,7 +11,7 @@ pub struct Decoded<'b> {
     pub done: Option<MessageId>,
     /// There may be other [events](crate::Wire::poll_event) that came with them, and come first.
     pub news: bool,
-    /// Their meaning to the engine, if any.
+    /// The meaning of the frame to the engine, if any.
     pub event: Option<Event<'b>>,
 }
 
@@ -19,7 +19,7 @@ impl<'b> Decoded<'b> {
     /// More bytes are needed.
     pub const NOTHING: Decoded<'static> = Decoded::of(0, None);
 
-    /// So many bytes that bring no news of messages of this side's.
+    /// A frame of `consumed` bytes that brings no news of messages of this side's.
     #[must_use]
     pub const fn of(consumed: usize, event: Option<Event<'b>>) -> Decoded<'b> {
         Decoded { consumed, done: None, news: false, event }

@@ -65,7 +65,7 @@ impl Connection {
             }
         };
         if any {
-            // What waited has gone, and its limit with it.
+            // The request that waited has left, so its limit no longer runs.
             (self.blocked_until, self.short_since) = (None, None);
         }
         if any && !owed {

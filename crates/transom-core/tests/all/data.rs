@@ -551,7 +551,7 @@ fn a_frame_whose_pages_are_gone_fails_its_request() {
     }
 }
 
-/// The same of memory that the peer reads.
+/// Memory that the peer reads may vanish as well.
 #[test]
 fn an_answer_whose_pages_are_gone_fails_the_peers_read() {
     for answer in [Direct::Fault, Direct::Torn] {

@@ -14,7 +14,7 @@ const KEY: u32 = 0x1111;
 const NOW: Time = Time(1000);
 const ROUTE: [u8; ROUTE_HEADER] = [0xab; ROUTE_HEADER];
 
-/// What has left: address, key, immediate data, solicited, bytes.
+/// A datagram that has left: address, key, immediate data, solicited, bytes.
 type Left = (u32, u32, Option<u32>, bool, Vec<u8>);
 
 struct Machine {

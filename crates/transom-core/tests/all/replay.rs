@@ -37,7 +37,7 @@ fn segment(unit: &Unit) -> (Opcode, Segment<'_>) {
     (rdmap::opcode(segment.control).unwrap(), segment)
 }
 
-/// The same frame around another header and payload.
+/// This frame around another header and payload.
 fn rebuilt(unit: &Unit, segment: &Segment<'_>, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; fpdu::LENGTH];
     out.extend_from_slice(segment.header().as_ref());

@@ -195,7 +195,7 @@ fn a_request_that_has_not_left_completely_cannot_succeed() {
     assert_eq!(host.outcomes(), []);
 }
 
-/// The same when its frames leave afterwards.
+/// An acknowledgement comes before the frames of its message leave.
 #[test]
 fn an_acknowledgement_ahead_of_its_message_is_forgotten() {
     let done = Event::Done { through: MessageId(7) };

@@ -7,7 +7,7 @@ use crate::sys;
 #[derive(Debug)]
 pub struct LocalName(#[allow(dead_code, reason = "held, not used")] sys::Name);
 
-/// Whose names count. Any user may take any name.
+/// The users whose names count: any user may take any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesOf {
     /// Every user's.

@@ -1,4 +1,4 @@
-//! What the kernel says of one socket of this machine: the user behind the other end of a connection,
+//! The kernel's answers about one socket of this machine: the user behind the other end of a connection,
 //! the receive buffer that a datagram would go to. The cost does not grow with the number of sockets,
 //! which peers could raise.
 

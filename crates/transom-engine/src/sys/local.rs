@@ -284,6 +284,19 @@ mod tests {
         assert_eq!(nobody.unwrap_err(), IoError::Refused);
     }
 
+    /// Both a thread that waits already, and one that comes behind the end.
+    #[test]
+    fn a_listener_that_is_shut_lets_its_threads_go() {
+        let name = format!("transom-test/shut/{}", std::process::id());
+        let listener = LocalListener::open(&name).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| listener.wait().is_none());
+            listener.shut();
+            assert!(waits.join().unwrap());
+        });
+        assert!(listener.wait().is_none());
+    }
+
     #[test]
     fn a_descriptor_arrives_and_more_than_one_is_closed() {
         let (_listener, active, passive) = pair("hand-over");

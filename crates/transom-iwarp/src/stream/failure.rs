@@ -256,7 +256,7 @@ impl Stream {
         let class = known
             .map(|(_, class)| class)
             .or((answer || layer == 0 && kind == 0).then_some(RefusalClass::Internal));
-        // What was right is known first.
+        // Messages before the refused one have succeeded, and are reported in front of it.
         self.pending.done = done.or(self.pending.done);
         Some(failed(blamed, id, operation, class, words))
     }

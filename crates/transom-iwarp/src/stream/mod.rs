@@ -83,7 +83,7 @@ struct Nudge {
     count: u32,
     /// The time of the next one.
     at: Option<Time>,
-    /// One is to go out.
+    /// A nudge is to go out.
     due: bool,
 }
 
@@ -183,7 +183,7 @@ impl Stream {
         }
     }
 
-    /// What bytes mean, with what has become known by them.
+    /// A decoded frame, and with it the acknowledgements that have become known.
     #[inline]
     fn with_news<'b>(&mut self, decoded: Decoded<'b>) -> Decoded<'b> {
         Decoded { done: self.pending.done.take(), news: self.pending.any(), ..decoded }

@@ -377,7 +377,7 @@ impl Stream {
         self.settle_below(MessageId(u64::MAX))
     }
 
-    /// The same, for messages before `end`.
+    /// Settle messages before `end`.
     pub(super) fn settle_below(&mut self, end: MessageId) -> Option<MessageId> {
         let out = &mut self.outbound;
         let mut through = None;

@@ -107,7 +107,7 @@ fn rule_4_the_first_word_is_left_to_a_peer_that_promises_none_for_100_ms() {
         assert_eq!(side.talk()[..4], hex("0024 4143"), "a Send of 18 bytes");
         assert_eq!(side.wire.deadline(), None);
     }
-    // Whoever promises one is waited for.
+    // A side that promises one is waited for.
     let mut side = Side::new(plain(Role::Passive));
     side.feed(&request("5002 0004 8004 c004"));
     side.wire.accept(side.now, LIMITS, b"").unwrap();
@@ -690,7 +690,7 @@ fn verdicts_never_go_back() {
     hand_out(active, 1);
     active.feed(&answer);
     assert_eq!(active.taken(), [Got::Done(1)]);
-    // The same with an older verdict waiting: sent once, with the younger.
+    // An older verdict waits as well: sent once, with the younger.
     let write = Message::Write { token: 7, address: 0, length: 0, verdict: true, immediate: None };
     hand_out(active, 2);
     assert_eq!(active.wire.begin(now, MessageId(3), &write), Begin::Started);
@@ -770,7 +770,7 @@ fn an_orderly_close_behind_a_terminate_or_a_torn_frame_vouches_for_nothing() {
     let got = active.taken();
     assert!(matches!(got[..], [Got::Failed { id: Some(0), .. }]), "{got:?}");
 
-    // The same with half a Terminate.
+    // Half a Terminate, too.
     let mut pair = Pair::plain();
     pair.active.taken();
     pair.active.write(7, 0, b"refused", true);

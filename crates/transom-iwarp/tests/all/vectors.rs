@@ -57,7 +57,7 @@ fn figures_5_and_6_of_rfc_5044() {
     assert_eq!(out.len(), 4 + 44 + 4);
     assert_eq!(out[..4], [0; 4]);
     assert_eq!(out[48..], [0x52, 0x23, 0x99, 0x83]);
-    // The same without its marker.
+    // This frame without its marker.
     let mut out = hex("002a 4143 00000000 00000000 00000001 00000000");
     out.extend_from_slice(&[0; 24]);
     fpdu::seal(&mut out, 0, true);

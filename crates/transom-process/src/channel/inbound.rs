@@ -201,7 +201,7 @@ impl Channel {
         Some(self.with_news(Decoded::of(HEADER + behind, Some(event))))
     }
 
-    /// What a record means, with what has become known by it.
+    /// A decoded record, and with it the acknowledgements that have become known.
     #[inline(always)]
     pub(super) fn with_news<'b>(&mut self, decoded: Decoded<'b>) -> Decoded<'b> {
         let pending = &mut self.pending;

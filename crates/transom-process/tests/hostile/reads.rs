@@ -95,7 +95,7 @@ fn an_answer_has_as_many_bytes_as_were_asked_for() {
 
 #[test]
 fn an_answer_that_is_longer_or_shorter_is_refused() {
-    // So many have come of 100; then so many, with this flag.
+    // Bytes that have come of 100; bytes that come then, with this flag.
     for (before, length, flags) in [
         (0, 101, LAST),
         (0, 101, 0),

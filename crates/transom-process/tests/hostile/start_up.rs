@@ -52,7 +52,7 @@ fn each_phase_takes_its_own_records_only() {
     }
 }
 
-/// Such a peer does not learn what was wrong, and nothing of it is kept.
+/// A peer that does so does not learn what was wrong, and nothing of it is kept.
 #[test]
 fn a_record_of_no_kind_ends_start_up() {
     let mut side = passive();
@@ -97,7 +97,7 @@ fn limits_of_the_peer_are_capped() {
     assert_eq!(side.taken(), [Got::Accepted { limits, private: vec![] }]);
 }
 
-/// So that a program cannot tell which path it has.
+/// A program cannot tell which path it has.
 #[test]
 fn private_data_has_the_limit_of_the_other_path() {
     use transom_wire::SetupError::{Order, PrivateData};

@@ -83,8 +83,8 @@ fn show(sysfs: &str, found: &Table) {
     }
 }
 
-/// Run by the loader. A program that looks for the device in `/sys` may ask no library for it before, and is
-/// itself a script now and then, whose interpreter never does (Valkey's test of its RDMA module).
+/// Run by the loader. A program may look for the device in `/sys` before any process has asked a library for
+/// it: Valkey's test of its RDMA module is a script that lists the folder first.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;

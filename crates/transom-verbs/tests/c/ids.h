@@ -55,5 +55,25 @@ static void open_listener(int number) {
     SUCCEEDS(rdma_listen(listener, 8));
     port = ntohs(rdma_get_src_port(listener));
 }
+/* A connection by rdma_cm; the passive side's id. */
+static inline struct rdma_cm_id *connected(struct rdma_cm_id **active) {
+    *active = routed();
+    give_queues(*active);
+    SUCCEEDS(rdma_connect(*active, NULL));
+    struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *passive = event->id;
+    SUCCEEDS(rdma_ack_cm_event(event));
+    give_queues(passive);
+    SUCCEEDS(rdma_accept(passive, NULL));
+    comes(ours, RDMA_CM_EVENT_ESTABLISHED);
+    comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
+    return passive;
+}
+static inline void part(struct rdma_cm_id *active, struct rdma_cm_id *passive) {
+    rdma_destroy_qp(passive);
+    rdma_destroy_qp(active);
+    SUCCEEDS(rdma_destroy_id(passive));
+    SUCCEEDS(rdma_destroy_id(active));
+}
 /* An error of a call that returns -1. */
 #define ERROR(call) ((call) == -1 ? errno : 0)

@@ -59,20 +59,8 @@ static int binds(int number) {
     return error;
 }
 static void connects(const char *what) {
-    struct rdma_cm_id *active = routed();
-    give_queues(active);
-    SUCCEEDS(rdma_connect(active, NULL));
-    struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
-    struct rdma_cm_id *passive = event->id;
-    SUCCEEDS(rdma_ack_cm_event(event));
-    give_queues(passive);
-    SUCCEEDS(rdma_accept(passive, NULL));
-    comes(ours, RDMA_CM_EVENT_ESTABLISHED);
-    comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
-    rdma_destroy_qp(passive);
-    rdma_destroy_qp(active);
-    SUCCEEDS(rdma_destroy_id(passive));
-    SUCCEEDS(rdma_destroy_id(active));
+    struct rdma_cm_id *active, *passive = connected(&active);
+    part(active, passive);
     printf("-- %s: connected\n", what);
 }
 int main(void) {

@@ -22,26 +22,6 @@ static int number_of(int fd) {
     SUCCEEDS(getsockname(fd, (void *)&at, &length));
     return ntohs(at.sin_port);
 }
-/* A connection by rdma_cm; the passive side's id. */
-static struct rdma_cm_id *connected(struct rdma_cm_id **active) {
-    *active = routed();
-    give_queues(*active);
-    SUCCEEDS(rdma_connect(*active, NULL));
-    struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
-    struct rdma_cm_id *passive = event->id;
-    SUCCEEDS(rdma_ack_cm_event(event));
-    give_queues(passive);
-    SUCCEEDS(rdma_accept(passive, NULL));
-    comes(ours, RDMA_CM_EVENT_ESTABLISHED);
-    comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
-    return passive;
-}
-static void part(struct rdma_cm_id *active, struct rdma_cm_id *passive) {
-    rdma_destroy_qp(passive);
-    rdma_destroy_qp(active);
-    SUCCEEDS(rdma_destroy_id(passive));
-    SUCCEEDS(rdma_destroy_id(active));
-}
 /* V112: a program listens at one number with a TCP socket and with rdma_cm, and each is found. */
 static void beside_a_tcp_socket(void) {
     for (int late = 0; late < 2; late++) {

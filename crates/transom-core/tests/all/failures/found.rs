@@ -29,7 +29,7 @@ fn a_bind_behind_the_end_leaves_its_region_free() {
     assert_eq!(p.memory.counts(buffer.token).unwrap().windows, 0);
 }
 
-/// The same of one that a peer's failure is blamed on, because it is the oldest: a window of the whole
+/// A Bind that a peer's failure is blamed on, because it is the oldest: a window of the whole
 /// domain does not end with its queue pair.
 #[test]
 fn a_bind_that_fails_instead_of_being_canceled_leaves_its_region_free() {
@@ -277,7 +277,7 @@ fn a_refusal_behind_the_end_blames_nothing_that_was_posted_since() {
     }
 }
 
-/// The same when the first request's time is over behind the end: it waited for a receive of the peer's.
+/// The first request's time is over behind the end: it waited for a receive of the peer's.
 #[test]
 fn a_limit_that_is_over_behind_the_end_fails_nothing_that_was_posted_since() {
     const LIMIT: Duration = Duration::from_secs(1);

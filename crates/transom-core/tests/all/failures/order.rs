@@ -11,7 +11,7 @@ crate::support::again_over_process![
     v67_a_program_that_ends_the_connection_owes_no_answers
 ];
 
-/// What is in front: eight of them, which the peer answers.
+/// The requests in front: eight of them, which the peer answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Front {
     Reads,
@@ -19,7 +19,7 @@ enum Front {
     Both,
 }
 
-/// What is refused.
+/// The request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Refused {
     Write,

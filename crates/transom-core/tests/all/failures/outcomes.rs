@@ -224,7 +224,7 @@ fn no_byte_of_a_refused_write_moves_between_transoms() {
     }
 }
 
-/// The same from a plain peer: a legal prefix may stand, never the last byte.
+/// Of a plain peer: a legal prefix may stand, never the last byte.
 #[test]
 fn of_a_refused_write_of_a_plain_peer_no_byte_past_the_grant_moves() {
     let mut pair = connected(&dialect::ND2, Wires::plain());

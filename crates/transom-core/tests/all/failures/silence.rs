@@ -4,6 +4,7 @@ use super::*;
 
 crate::support::again_over_process![
     nd2_4_5_a_silent_peer_is_noticed,
+    nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life,
     a_peer_that_trickles_is_not_silent,
     a_clock_that_jumps_by_hours_ends_no_connection,
     a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock,
@@ -40,6 +41,23 @@ fn nd2_4_5_a_silent_peer_is_noticed() {
         assert_eq!(a.outcomes(), [(1, lost), (2, canceled), (30, canceled)]);
         assert_eq!(a.finished(50), Some(Status::Success));
     });
+}
+
+/// A driver looks for frames where there may be none, as it does at a ring.
+#[test]
+fn nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life() {
+    let mut pair = connected(&dialect::ND2, Wires::transom());
+    let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
+    let a = &mut pair.hosts[ACTIVE];
+    let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
+    a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
+    pair.stall(ACTIVE, true);
+    pair.advance(dialect::ND2.silence / 2);
+    pair.deliver(ACTIVE, 0);
+    pair.advance(dialect::ND2.silence / 2 - Duration::from_millis(1));
+    assert_eq!(ended(&pair, ACTIVE), None);
+    pair.advance(Duration::from_millis(1));
+    assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut));
 }
 
 /// Life of any kind counts: an answer that trickles is no silence.

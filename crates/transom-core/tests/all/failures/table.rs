@@ -38,7 +38,7 @@ pub(super) struct Outcome {
     pub(super) situation: Situation,
     /// Completion of the request concerned at its initiator; `None` = it makes none (yet).
     pub(super) initiator: Option<Status>,
-    /// The same towards a peer without the extension, where a Send completes when it is sent.
+    /// The status towards a peer without the extension, where a Send completes when it is sent.
     pub(super) plain: Option<Status>,
     /// Completion of a receive that is posted at the peer; `None` = it stays posted.
     pub(super) receive: Option<Status>,

@@ -301,7 +301,7 @@ fn v96_immediate_data_without_a_receive_is_lost() {
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(21, OK)], "the time begins anew");
 }
 
-/// What is placed before memory is closed does not count towards the next message.
+/// Data placed before memory is closed does not count towards the next message.
 #[test]
 fn v96_a_write_whose_memory_is_closed_on_the_way_is_dropped_from_there_on() {
     const LONG: usize = 400_000;
@@ -358,7 +358,7 @@ fn v70_a_failure_of_ones_own_cancels_the_sends_until_they_are_resumed() {
     pair.pump();
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(5, OK)]);
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(4, OK), (20, OK)]);
-    // What has failed stays so over the end of a connection.
+    // A failed queue pair stays so over the end of a connection.
     post(&mut pair, 6, Operation::Send, &[source.sge(0, 9)]);
     pair.pump();
     pair.disconnect(PASSIVE, 50).unwrap();

@@ -152,7 +152,7 @@ fn v77_a_request_that_is_wrong_by_itself_waits_for_no_connection() {
     }
 }
 
-/// Its plain peer uses the connection as soon as it has accepted, and may fail before this side completes it.
+/// A plain peer uses the connection as soon as it has accepted, and may fail before this side completes it.
 #[test]
 fn v77_a_peer_that_fails_in_start_up_fails_nothing_that_waits() {
     let mut config = PairConfig::new(&dialect::VERBS);
@@ -360,7 +360,7 @@ fn v94_the_limit_of_a_send_runs_on_while_other_messages_flow() {
     establish(&mut pair);
     let target = pair.hosts[ACTIVE].register(vec![0; 8], WRITABLE);
     let source = pair.hosts[PASSIVE].register(vec![7; 8], Rights::NONE);
-    // What the peer takes without a receive is in front of the Send, and completes in between.
+    // A message that the peer takes without a receive is in front of the Send, and completes in between.
     let inbox = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
     let outbox = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
     pair.post(ACTIVE, 9, write(&inbox, 0), Flags::NONE, &[outbox.all()]).unwrap();

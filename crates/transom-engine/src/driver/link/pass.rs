@@ -20,7 +20,7 @@ use crate::sys::Host;
 use crate::trace::Tracer;
 use crate::{Attention, Cx, Effect, Execution, LinkWish};
 
-/// One pass: what is asked of it, and what its thread has done already.
+/// A pass: the work that is asked of it, and the work that its thread has done already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     pub(crate) work: Work,

@@ -1,8 +1,8 @@
 //! The quick steps of a link: what a thread posts is judged, copied and published at once, and what has come is
 //! placed, answered and completed, without a pass.
 //!
-//! One word says what is unusual ([`Attention`](crate::Attention)); [`Link::quiet`] asks for it, and the
-//! steps demand its answer. What turns out to be unusual on the way is left to a pass, in order.
+//! [`Attention`](crate::Attention) has a bit for everything that needs a pass; [`Link::quiet`] asks for it, and the
+//! steps demand its answer. A state that turns up on the way is left to a pass, in order.
 
 use transom_memory::Lane;
 use transom_process::{Records, Stop};

@@ -12,7 +12,7 @@ use crate::sys::Progress;
 pub enum Silence {
     /// The peer's host has acknowledged everything: its program does not answer.
     Unanswered,
-    /// The same, but the host's last word is so long ago that the network may have failed since:
+    /// As `Unanswered`, but the host's last word is so long ago that the network may have failed since:
     /// this side has sent nothing that would have found out.
     Undecided(Duration),
     /// The peer's host answers, and has no room for what waits here: its program does not read.

@@ -55,9 +55,9 @@ impl Work {
     pub(crate) const BLOCK: Work = Work { receive: true, then: Then::Block, ..Work::POSTS };
     /// Everything that there is, before the link rests.
     pub(crate) const ATTEND: Work = Work { then: Then::Rest, ..Work::BLOCK };
-    /// What was served is sent, and the link rests.
+    /// Answers that were served are sent, and the link rests.
     pub(crate) const REST: Work = Work { then: Then::Rest, ..Work::POSTS };
-    /// One turn of several links.
+    /// A turn of several links.
     pub(crate) const SERVE: Work = Work { receive: true, served: true, ..Work::POSTS };
     /// The background thread takes over from one whose lease has lapsed.
     pub(crate) const TAKE_OVER: Work = Work { lapsed: true, ..Work::ATTEND };

@@ -67,8 +67,7 @@ pub(crate) struct Qp {
     waiting: AtomicBool,
     /// The link of its first connection, once that is established.
     first_link: OnceLock<Arc<Link>>,
-    /// How often it has begun anew: written under the front half's lock, read by passes, some of which are made
-    /// with that lock held.
+    /// How often it has begun anew: written under the front half's lock, and read by passes without it.
     resets: AtomicU64,
 }
 

@@ -37,7 +37,7 @@ fn a_write_refused_at_its_announcement_moves_no_byte() {
     assert!(error.code.starts_with("Terminate 1/1/01"), "{}", error.code);
 }
 
-/// The same while the Write is still being sent: the refusal names it, and not an older message that
+/// While the Write is still being sent, the refusal names it, and not an older message that
 /// waits for its acknowledgement.
 #[test]
 fn a_write_is_refused_while_it_is_sent() {

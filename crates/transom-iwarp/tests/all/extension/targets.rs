@@ -15,7 +15,7 @@ fn v155_a_target_goes_in_front_of_the_messages_that_it_is_for() {
     assert_eq!(frames(&said), [Frame::Target(7), send, write, read]);
     pair.passive.feed(&said);
     assert_eq!(pair.passive.taken()[0], Got::Target(7));
-    // The same again is not said; of two before a message the last one counts.
+    // A target that is set again is not said; of two before a message the last one counts.
     for (aims, said) in
         [(&[7][..], None), (&[8, 9], Some(9)), (&[0], Some(0)), (&[u32::MAX], Some(u32::MAX))]
     {

@@ -56,7 +56,7 @@ fn a_whole_write_is_the_frame_of_any_other() {
     }
 }
 
-/// What may not go before it, or needs more than one frame, takes the other way, and nothing has happened.
+/// A message that may not go before others, or needs several frames, takes the other way, and nothing has happened.
 #[test]
 fn a_whole_write_overtakes_nothing() {
     let fits = [1; fpdu::SMALL];
@@ -120,7 +120,7 @@ fn with_writes(checksum: bool) -> Side {
 fn frame(header: &str, payload: &[u8], checksum: bool) -> Vec<u8> {
     let mut bytes = extra(header, payload);
     bytes.truncate(bytes.len() - fpdu::CRC);
-    // It is padded.
+    // The frame is padded.
     fpdu::seal(&mut bytes, 0, checksum);
     bytes
 }

@@ -86,7 +86,7 @@ fn h6_message_numbers() {
         side.feed(&frame(&format!("4141 00000000 00000001 {number} 00000000"), &[0; 28]));
         refused(&mut side, (1, 2, 3));
     }
-    // The same number again.
+    // A number that was used before.
     let mut side = peer();
     side.feed(&frame(SEND_1, b"data"));
     side.taken();
