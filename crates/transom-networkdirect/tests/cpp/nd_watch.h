@@ -157,8 +157,8 @@ struct Watched : Ends {
     {
         HR(to.qp->Receive(&from, nullptr, 0), ND_SUCCESS);
         HR(from.qp->Send(&to, nullptr, 0, 0), ND_SUCCESS);
-        from.expect(ND_SUCCESS, &to, Nd2RequestTypeSend);
-        to.expect(ND_SUCCESS, &from, Nd2RequestTypeReceive);
+        from.is(from.polled(), ND_SUCCESS, &to, Nd2RequestTypeSend);
+        to.is(to.polled(), ND_SUCCESS, &from, Nd2RequestTypeReceive);
     }
     static void silent(Side &side)
     {
