@@ -6,7 +6,7 @@ use transom_memory::{QueuePairId, Rights};
 use super::notifications::{Notifications, Sink};
 use super::pass::Pass;
 use super::work::Work;
-use super::{Link, Phase, State};
+use super::{Link, LinkPhase, LinkState};
 use crate::driver::config::options::Resets;
 use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::schedule::shared::Shared;
@@ -19,7 +19,7 @@ impl Link {
     pub(crate) fn control<R>(
         &self,
         notifications: &mut Notifications,
-        work: impl FnOnce(&mut State, &mut Cx<'_>) -> R,
+        work: impl FnOnce(&mut LinkState, &mut Cx<'_>) -> R,
     ) -> (Option<R>, bool) {
         self.lock.control(|state| {
             if state.gone {
@@ -30,7 +30,7 @@ impl Link {
             let now = sys::now();
             let attended = self.watch.is_leased(now) || self.is_waited_for();
             let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
-                if state.phase != Phase::Connecting {
+                if state.phase != LinkPhase::Connecting {
                     self.receive_bytes(state, cx, staging, (None, false));
                 }
                 let result = work(state, cx);
@@ -39,7 +39,7 @@ impl Link {
                 let shared = brought.as_ref().map_or(cx.shared, |qp| qp.shared_receives());
                 let cx = &mut cx.joined(shared);
                 state.connection.before_blocking(cx.now);
-                if state.phase != Phase::Connecting {
+                if state.phase != LinkPhase::Connecting {
                     self.send(state, cx);
                 }
                 if !attended {

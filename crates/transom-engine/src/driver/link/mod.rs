@@ -71,7 +71,7 @@ pub(crate) struct Link {
     /// Once it is rings that carry the bytes: what to wait for instead of the stream.
     pub(crate) bell: OnceLock<Local>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) lock: CombiningLock<State>,
+    pub(crate) lock: CombiningLock<LinkState>,
     left: LeftWork,
     /// The thread that is responsible for the next look.
     pub(crate) watch: Watch,
@@ -95,7 +95,7 @@ pub(crate) struct Link {
 }
 
 /// The state that the lock of a link guards.
-pub(crate) struct State {
+pub(crate) struct LinkState {
     pub(crate) connection: Connection,
     pub(crate) qp: Option<Arc<dyn Queues>>,
     /// The queue pair takes its receives from a shared queue.
@@ -103,7 +103,7 @@ pub(crate) struct State {
     pub(crate) effects: crate::Effects,
     /// The link's end in a capture, once a frame was recorded.
     pub(crate) captured: Option<EndId>,
-    pub(crate) phase: Phase,
+    pub(crate) phase: LinkPhase,
     pub(crate) carrier: Carrier,
     /// Registered among the unaccepted links: not accepted when it was last armed.
     unaccepted: bool,
@@ -132,7 +132,7 @@ pub(crate) struct State {
 
 /// How far the connection that carries a link has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum LinkPhase {
     /// The TCP connection is being made, or its path found out.
     Connecting,
     Open,
@@ -223,14 +223,14 @@ impl Link {
             tcp::learn_segment_size(&stream, &mut connection);
         }
         let observer = Observer::new(peer, connection.id());
-        let state = State {
+        let state = LinkState {
             unaccepted,
             connection,
             qp: None,
             shares_receives: false,
             effects: crate::Effects::default(),
             captured: None,
-            phase: if connecting { Phase::Connecting } else { Phase::Open },
+            phase: if connecting { LinkPhase::Connecting } else { LinkPhase::Open },
             carrier: Carrier::tcp(stage),
             reason,
             partial: Vec::new(),
@@ -291,12 +291,12 @@ impl Link {
 
     /// Make a pass, or have the thread that is making one make another.
     pub(crate) fn drive(&self, work: Work) {
-        self.drive_with(work, None::<fn(&mut State) -> bool>);
+        self.drive_with(work, None::<fn(&mut LinkState) -> bool>);
     }
 
     /// Make a pass for a post. `post` holds the lock of its queue pair's front half: a pass that begins at
     /// once calls it, to carry the post over; otherwise it is dropped before the work is left to others.
-    fn drive_with(&self, work: Work, post: Option<impl FnOnce(&mut State) -> bool>) {
+    fn drive_with(&self, work: Work, post: Option<impl FnOnce(&mut LinkState) -> bool>) {
         let (work, post) = (Cell::new(work), Cell::new(post));
         self.lock.drive(
             || {
@@ -337,7 +337,7 @@ impl Link {
     }
 
     /// Something was posted, which `carry` carries over if that is still the link's to do.
-    pub(crate) fn posted_with(&self, carry: impl FnOnce(&mut State) -> bool) {
+    pub(crate) fn posted_with(&self, carry: impl FnOnce(&mut LinkState) -> bool) {
         self.drive_with(Work::POSTS, Some(carry));
     }
 
@@ -387,7 +387,7 @@ impl Link {
     }
 
     /// A look was in vain. Whether that is all.
-    fn idles(&self, state: &mut State, now: Time) -> bool {
+    fn idles(&self, state: &mut LinkState, now: Time) -> bool {
         state.connection.idle_pass(now);
         let all = !state.connection.wants_write();
         if all {
@@ -438,7 +438,7 @@ impl Link {
     /// Run `work` unless a message of the peer's that names `region` is being executed. None begins
     /// meanwhile.
     pub(crate) fn unless_executing<R>(&self, region: Token, work: impl FnOnce() -> R) -> Option<R> {
-        let work = |state: &mut State| (!state.connection.is_executing(region)).then(work);
+        let work = |state: &mut LinkState| (!state.connection.is_executing(region)).then(work);
         let (done, again) = self.lock.control(work);
         if again {
             self.catch_up();
@@ -449,7 +449,7 @@ impl Link {
     /// Bytes of memory that it has because of its peer: beginnings of frames, and what the peer does
     /// not take.
     pub(crate) fn held(&self) -> usize {
-        let held = |state: &mut State| state.partial.capacity() + state.out.bytes.capacity();
+        let held = |state: &mut LinkState| state.partial.capacity() + state.out.bytes.capacity();
         let (held, again) = self.lock.control(held);
         if again {
             self.catch_up();
@@ -459,7 +459,7 @@ impl Link {
 
     /// The link as it is now. May wait for a pass.
     pub(crate) fn overview(&self) -> LinkOverview {
-        let overview = |state: &mut State| LinkOverview {
+        let overview = |state: &mut LinkState| LinkOverview {
             connection: state.connection.overview(),
             queues: state.qp.as_ref().map(|qp| qp.overview()),
             shares_receives: state.shares_receives,
@@ -499,7 +499,7 @@ impl Link {
     /// Whether a thread has left something that is to be sent or reported, and makes no pass for it.
     #[cfg(test)]
     pub(crate) fn has_left(&self) -> bool {
-        let left = |state: &mut State| {
+        let left = |state: &mut LinkState| {
             !state.effects.list.is_empty() || !state.gone && state.connection.wants_write()
         };
         // No control call: a pass would end early for that.
@@ -519,7 +519,8 @@ impl Link {
     /// Whether pages of this side's data area are being given back.
     #[cfg(test)]
     pub(crate) fn gives_back(&self) -> bool {
-        let gives_back = |state: &mut State| state.carrier.rings().is_some_and(Rings::gives_back);
+        let gives_back =
+            |state: &mut LinkState| state.carrier.rings().is_some_and(Rings::gives_back);
         let (gives_back, again) = self.lock.control(gives_back);
         if again {
             // A thread that asks again and again would keep the background thread away.
@@ -535,12 +536,12 @@ impl Link {
     }
 
     /// The set in which it lies.
-    pub(crate) fn home(&self, state: &State) -> &Epoll {
+    pub(crate) fn home(&self, state: &LinkState) -> &Epoll {
         if state.unaccepted { &self.shared.unaccepted } else { &self.shared.epoll }
     }
 
     /// Leave the unaccepted links, once accepted.
-    pub(crate) fn leave_unaccepted(&self, state: &mut State) {
+    pub(crate) fn leave_unaccepted(&self, state: &mut LinkState) {
         // If there is no room elsewhere, it stays where it is.
         if state.unaccepted
             && state.qp.is_some()

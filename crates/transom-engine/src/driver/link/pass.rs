@@ -12,7 +12,7 @@ use super::notifications::Notifications;
 use super::queues::Queues;
 use super::tcp::First;
 use super::work::{Posts, Then, Work};
-use super::{Link, LinkDenials, Phase, State};
+use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::capture::tap::Tap;
 use crate::driver::config::options::Resets;
 use crate::driver::schedule::workers::Worker;
@@ -42,7 +42,7 @@ impl Link {
     /// Make a pass, with the link's lock held.
     pub(crate) fn pass(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         worker: &mut Worker,
         pass: Pass,
         notifications: &mut Notifications,
@@ -76,13 +76,13 @@ impl Link {
     /// Receive, keep deadlines, send: the steps of a pass that need the core.
     pub(crate) fn exchange_bytes(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         cx: &mut Cx<'_>,
         staging: &mut Vec<u8>,
         pass: Pass,
     ) {
         let overdue = state.deadline.is_some_and(|deadline| deadline <= cx.now);
-        if state.phase == Phase::Connecting && !self.finish_connect(state, cx) {
+        if state.phase == LinkPhase::Connecting && !self.finish_connect(state, cx) {
             if overdue {
                 state.connection.on_deadline(cx);
             }
@@ -114,7 +114,13 @@ impl Link {
     }
 
     #[inline]
-    fn receive_for(&self, state: &mut State, cx: &mut Cx<'_>, staging: &mut Vec<u8>, pass: Pass) {
+    fn receive_for(
+        &self,
+        state: &mut LinkState,
+        cx: &mut Cx<'_>,
+        staging: &mut Vec<u8>,
+        pass: Pass,
+    ) {
         let Pass { work, first, .. } = pass;
         let asks = work.then != Then::GoOn || work.served;
         let any = self.receive_bytes(state, cx, staging, (first, asks));
@@ -127,7 +133,7 @@ impl Link {
 
     /// End the link if the connection wants that, and pass on what it has decided: completions to their
     /// queues, events to the link's owner.
-    pub(crate) fn notify(&self, state: &mut State, notifications: &mut Notifications) {
+    pub(crate) fn notify(&self, state: &mut LinkState, notifications: &mut Notifications) {
         self.note_silence(state);
         self.follow_wish(state);
         if state.starting.is_some()
@@ -157,12 +163,12 @@ impl Link {
     }
 
     /// Close the link, or this side's direction of it, if the connection wants that.
-    fn follow_wish(&self, state: &mut State) {
+    fn follow_wish(&self, state: &mut LinkState) {
         let all_written = state.out.bytes.is_empty();
         match state.connection.link_wish() {
             LinkWish::Keep => {}
-            LinkWish::Finish if all_written && state.phase == Phase::Open => {
-                state.phase = Phase::Finished;
+            LinkWish::Finish if all_written && state.phase == LinkPhase::Open => {
+                state.phase = LinkPhase::Finished;
                 match self.bell.get() {
                     Some(bell) => bell.finish(),
                     None => self.stream.finish(),
@@ -171,7 +177,7 @@ impl Link {
             LinkWish::Finish => {}
             LinkWish::Close => state.gone = true,
         }
-        if state.phase == Phase::Connecting && state.connection.ended().is_some() {
+        if state.phase == LinkPhase::Connecting && state.connection.ended().is_some() {
             state.gone = true; // there is no peer to disconnect from
         }
     }
@@ -179,7 +185,7 @@ impl Link {
     /// Give the executing half of a queue pair back to the front half: its connection is over.
     fn hand_back(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         qp: &Arc<dyn Queues>,
         execution: Execution,
         notifications: &mut Notifications,
@@ -197,7 +203,7 @@ impl Link {
     }
 
     /// The link is gone: release its queue pair, its descriptors and its memory.
-    pub(crate) fn tear_down(&self, state: &mut State, notifications: &mut Notifications) {
+    pub(crate) fn tear_down(&self, state: &mut LinkState, notifications: &mut Notifications) {
         let execution = state.connection.take_execution();
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
             // Completions may still be waiting among the events; none may overtake them (ND2 4.9).
@@ -226,9 +232,9 @@ impl Link {
     /// looks at all lanes.
     pub(crate) fn with_worker<R>(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         work: Work,
-        make: impl FnOnce(&mut State, &mut Worker) -> R,
+        make: impl FnOnce(&mut LinkState, &mut Worker) -> R,
     ) -> R {
         if !state.carrier.is_shared_memory() {
             return make(state, &mut self.shared.workers.take());
@@ -242,10 +248,10 @@ impl Link {
     /// Run `work` with everything the core may use.
     pub(crate) fn with_cx<R>(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         worker: &mut Worker,
         now: Time,
-        work: impl FnOnce(&mut State, &mut Cx<'_>, &mut Vec<u8>) -> R,
+        work: impl FnOnce(&mut LinkState, &mut Cx<'_>, &mut Vec<u8>) -> R,
     ) -> R {
         state.connection.attention().set(Attention::BEHIND);
         let shares = state.shares_receives;
@@ -277,10 +283,10 @@ impl Link {
     }
 }
 
-impl State {
+impl LinkState {
     /// There is more to send than the socket takes, or it is not connected yet.
     pub(crate) fn is_pending(&self) -> bool {
-        !self.out.bytes.is_empty() || self.more || self.phase == Phase::Connecting
+        !self.out.bytes.is_empty() || self.more || self.phase == LinkPhase::Connecting
     }
 
     /// A queue pair to work on.

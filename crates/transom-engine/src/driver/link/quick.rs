@@ -13,7 +13,7 @@ use super::notifications::Notifications;
 use super::rings::RingOutlet;
 use super::shared_memory::SOME;
 use super::tcp::Outlet;
-use super::{Link, LinkDenials, Phase, State};
+use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
 use crate::{Attention, Cx, Effect, Effects, Quiet, Status};
@@ -21,15 +21,15 @@ use crate::{Attention, Cx, Effect, Effects, Quiet, Status};
 impl Link {
     /// Whether nothing is unusual about the link, no thread waits here, and nothing is due yet.
     #[inline]
-    pub(super) fn quiet(&self, state: &State, now: Time) -> Option<Quiet> {
+    pub(super) fn quiet(&self, state: &LinkState, now: Time) -> Option<Quiet> {
         let quiet = state.connection.is_quiet()?;
         (now < state.housekeeping_at && !self.is_waited_for()).then_some(quiet)
     }
 
     /// A pass is over: what it has left behind that asks for another one.
-    pub(super) fn conclude(&self, state: &mut State) {
+    pub(super) fn conclude(&self, state: &mut LinkState) {
         let chosen = matches!(state.carrier, Carrier::Tcp(_) | Carrier::SharedMemory(_));
-        let carrier = !chosen || state.phase != Phase::Open || state.gone;
+        let carrier = !chosen || state.phase != LinkPhase::Open || state.gone;
         let pending = state.is_pending();
         let behind = state.connection.wire().has_output();
         let attention = state.connection.attention();
@@ -47,7 +47,7 @@ impl Link {
     /// is not for now, and nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
     pub(crate) fn post_quick<R>(
         &self,
-        post: impl FnOnce(&mut State) -> Option<R>,
+        post: impl FnOnce(&mut LinkState) -> Option<R>,
     ) -> Option<(R, bool)> {
         let now = sys::recently();
         if !self.watch.is_leased(now) {
@@ -68,7 +68,7 @@ impl Link {
     /// second value: as of [`Link::post_quick`].
     pub(crate) fn bind_now(
         &self,
-        bind: impl FnOnce(&mut State) -> Option<Result<(), Status>>,
+        bind: impl FnOnce(&mut LinkState) -> Option<Result<(), Status>>,
     ) -> Option<(Result<(), Status>, bool)> {
         // Only a pass reports to a tracer.
         if self.shared.options.trace.is_some() {
@@ -100,12 +100,12 @@ impl Link {
     fn send_quick(
         &self,
         quiet: Quiet,
-        state: &mut State,
+        state: &mut LinkState,
         now: Time,
         notifications: &mut Notifications,
     ) -> bool {
         let budget = self.shared.pass_budget();
-        let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
+        let LinkState { connection, carrier, lane, effects, out, written, .. } = &mut *state;
         let (memory, denials) = (&self.shared.memory, LinkDenials(self));
         match carrier {
             Carrier::SharedMemory(rings) => {
@@ -135,12 +135,12 @@ impl Link {
     /// Take the records that have come, as far as they need no more. `false`: a pass must follow.
     pub(super) fn receive_quick(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         now: Time,
         notifications: &mut Notifications,
     ) -> bool {
         let Some(_) = self.quiet(state, now) else { return false };
-        let State { connection, carrier, lane, effects, out, written, .. } = &mut *state;
+        let LinkState { connection, carrier, lane, effects, out, written, .. } = &mut *state;
         let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
             return false;
         };
@@ -167,7 +167,7 @@ impl Link {
 
     /// The end of a quick step: pass on what has completed. Whether nothing is left for a pass.
     #[inline]
-    pub(super) fn is_done(&self, state: &mut State, notifications: &mut Notifications) -> bool {
+    pub(super) fn is_done(&self, state: &mut LinkState, notifications: &mut Notifications) -> bool {
         let completions = |effect: &Effect| matches!(effect, Effect::Complete(..));
         let waits = !state.out.bytes.is_empty();
         if waits {

@@ -8,7 +8,7 @@ use transom_wire::Time;
 use super::carrier::Carrier;
 use super::pass::Pass;
 use super::work::{Then, Work};
-use super::{Link, NEVER, Phase, State};
+use super::{Link, LinkPhase, LinkState, NEVER};
 
 /// For how long passes may go on without a look at what is due.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_micros(20);
@@ -17,7 +17,7 @@ impl Link {
     /// Whether the deadlines may be checked a little later: a polling thread holds the lease, and
     /// has found something, or has posted. That thread will be back at once, or its lease will
     /// lapse. A full socket has to be armed for writing by the pass that finds it full.
-    pub(super) fn may_defer_housekeeping(&self, state: &State, pass: Pass) -> bool {
+    pub(super) fn may_defer_housekeeping(&self, state: &LinkState, pass: Pass) -> bool {
         let Pass { work, now, found, .. } = pass;
         (found || work.is_posts() && self.watch.is_leased(now))
             && !matches!(state.carrier, Carrier::Upgrading(..))
@@ -31,7 +31,7 @@ impl Link {
     }
 
     /// Make sure that a thread looks at the link again.
-    pub(crate) fn rearm(&self, state: &mut State, now: Time, work: Work) {
+    pub(crate) fn rearm(&self, state: &mut LinkState, now: Time, work: Work) {
         let rests = work.then == Then::Rest;
         let stuck = state.is_pending() && state.carrier.announces_room();
         if self.stuck.load(Ordering::Relaxed) != stuck {
@@ -55,7 +55,7 @@ impl Link {
 
     /// Have the background thread look when the connection's deadline comes, and say until when a poll
     /// that finds nothing needs no pass.
-    fn note_deadline(&self, state: &mut State, now: Time, work: Work) {
+    fn note_deadline(&self, state: &mut LinkState, now: Time, work: Work) {
         let rests = work.then == Then::Rest;
         // When the background thread has taken over, the next pass is to see what is due.
         state.housekeeping_at = if rests { Time(0) } else { now.after(HOUSEKEEPING_INTERVAL) };
@@ -74,7 +74,7 @@ impl Link {
     }
 
     /// A thread that waits for a descriptor is to wait for another one, or for none, if that has changed.
-    fn follow_descriptor(&self, state: &mut State, now: Time, rests: bool) {
+    fn follow_descriptor(&self, state: &mut LinkState, now: Time, rests: bool) {
         let moved = state.carrier.take_moved();
         if (self.set_read_paused(!state.connection.wants_read()) || moved)
             && self.is_waited_for()
@@ -90,12 +90,12 @@ impl Link {
     }
 
     /// Arm the descriptor in epoll, unless a thread polls. `stuck`: what is pending waits for room.
-    fn arm(&self, state: &mut State, now: Time, (rests, stuck): (bool, bool)) {
+    fn arm(&self, state: &mut LinkState, now: Time, (rests, stuck): (bool, bool)) {
         let asked = state.carrier.awaits_answer();
         if self.watch.stays_leased(now, self.alarm()) || !(rests || stuck || asked) {
             return;
         }
-        let established = state.phase != Phase::Connecting || asked;
+        let established = state.phase != LinkPhase::Connecting || asked;
         let read = state.connection.wants_read() && !self.is_waited_for() && established;
         if read || stuck {
             self.leave_unaccepted(state);
@@ -104,7 +104,7 @@ impl Link {
     }
 }
 
-impl State {
+impl LinkState {
     /// An idle connection holds no buffers.
     fn release_buffers(&mut self) {
         if self.partial.is_empty() {

@@ -17,7 +17,7 @@ use super::lending::{LentHost, with_host};
 use super::rings::{RingOutlet, Rings};
 use super::silence::Silence;
 use super::tcp::FRAME;
-use super::{Link, State};
+use super::{Link, LinkState};
 use crate::{Connection, Cx};
 
 /// The cost of records that are taken before it is asked whether to acknowledge, in [`UNIT`]s.
@@ -31,7 +31,12 @@ const AGAIN: u32 = 4;
 impl Link {
     /// Take records until there are none, the quota is used up or a control call waits. `false`: there
     /// was nothing.
-    pub(crate) fn receive_records(&self, state: &mut State, cx: &mut Cx<'_>, asks: bool) -> bool {
+    pub(crate) fn receive_records(
+        &self,
+        state: &mut LinkState,
+        cx: &mut Cx<'_>,
+        asks: bool,
+    ) -> bool {
         let mut any = false;
         if let (Some(rings), Some(bell)) = (state.carrier.rings_mut(), self.bell.get())
             && asks
@@ -52,7 +57,7 @@ impl Link {
             if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
-            let State { carrier: Carrier::SharedMemory(rings), connection, .. } = &mut *state
+            let LinkState { carrier: Carrier::SharedMemory(rings), connection, .. } = &mut *state
             else {
                 break;
             };
@@ -86,8 +91,8 @@ impl Link {
     }
 
     /// Take the next record by itself: it names a region, or is a text. Its cost in bytes.
-    fn receive_left(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
-        let State { carrier: Carrier::SharedMemory(rings), connection, .. } = state else {
+    fn receive_left(&self, state: &mut LinkState, cx: &mut Cx<'_>) -> usize {
+        let LinkState { carrier: Carrier::SharedMemory(rings), connection, .. } = state else {
             return 0;
         };
         if let Some(bell) = self.bell.get() {
@@ -107,21 +112,21 @@ impl Link {
     }
 
     /// Acknowledge and wake, as far as it is time.
-    pub(crate) fn acknowledge_and_wake(&self, state: &mut State, now: Time) {
+    pub(crate) fn acknowledge_and_wake(&self, state: &mut LinkState, now: Time) {
         if let (Some(rings), Some(bell)) = (state.carrier.rings_mut(), self.bell.get()) {
             rings.acknowledge(&mut state.connection, bell, now);
         }
     }
 
     /// Have the connection say what it has to say, and write it.
-    pub(crate) fn send_records(&self, state: &mut State, cx: &mut Cx<'_>) {
+    pub(crate) fn send_records(&self, state: &mut LinkState, cx: &mut Cx<'_>) {
         let budget = self.shared.pass_budget();
         let mut sent = 0;
         if let Some(again) = state.carrier.rings_mut().and_then(|rings| rings.open_area(cx.now)) {
             self.note(again);
         }
         loop {
-            let State { connection, out, written, carrier, .. } = state;
+            let LinkState { connection, out, written, carrier, .. } = state;
             let Some(rings) = carrier.rings_mut() else { return };
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let before = sent;
@@ -147,7 +152,7 @@ impl Link {
 
     /// A side that reads nothing for too long, while we have more for it than fits, is given up, as TCP
     /// does it (TCP_USER_TIMEOUT). A connection that has nothing to write waits as long as it takes.
-    fn mind_silence(&self, state: &mut State, cx: &mut Cx<'_>) {
+    fn mind_silence(&self, state: &mut LinkState, cx: &mut Cx<'_>) {
         let waiting = !state.out.bytes.is_empty() || state.connection.wants_write();
         let Some(rings) = state.carrier.rings_mut() else { return };
         let Some(since) = rings.duplex.stuck_since(waiting, cx.now) else { return };
@@ -165,7 +170,7 @@ impl Link {
 
     /// The end of a pass behind which a thread sleeps: say so, unless there is more to do. `work`
     /// makes another pass.
-    pub(crate) fn before_sleep(&self, state: &mut State, mut work: impl FnMut(&mut State)) {
+    pub(crate) fn before_sleep(&self, state: &mut LinkState, mut work: impl FnMut(&mut LinkState)) {
         for _ in 0..AGAIN {
             let Some(rings) = state.carrier.rings_mut() else { return };
             let slept = rings.duplex.fall_asleep() && !rings.over;

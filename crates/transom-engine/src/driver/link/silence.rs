@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Link, Phase, State};
+use super::{Link, LinkPhase, LinkState};
 use crate::EndReason;
 use crate::sys::Progress;
 
@@ -39,9 +39,9 @@ impl Silence {
 
 impl Link {
     /// If it has just ended by a silence, find out whose: while the socket still is as it was.
-    pub(crate) fn note_silence(&self, state: &State) {
+    pub(crate) fn note_silence(&self, state: &LinkState) {
         if !state.connection.ended().is_some_and(|end| end.reason == EndReason::TimedOut)
-            || state.phase == Phase::Connecting
+            || state.phase == LinkPhase::Connecting
             || self.silence.get().is_some()
         {
             return;

@@ -2,7 +2,7 @@
 
 use super::carrier::{Carrier, Stage, Tcp};
 use super::notifications::Notifications;
-use super::{Link, LinkDenials, Phase, State};
+use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
@@ -34,14 +34,14 @@ pub(crate) type First = Option<Result<usize, IoError>>;
 
 impl Link {
     /// Finish the TCP connect, if it is answered; returns whether it is made. A failure is reported to the connection.
-    pub(crate) fn finish_connect(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn finish_connect(&self, state: &mut LinkState, cx: &mut Cx<'_>) -> bool {
         match self.stream.connected() {
             Ok(()) => {
                 self.offer_upgrade(state);
                 if !self.read_answer(state, cx) {
                     return false;
                 }
-                state.phase = Phase::Open;
+                state.phase = LinkPhase::Open;
                 learn_segment_size(&self.stream, &mut state.connection);
                 true
             }
@@ -54,7 +54,7 @@ impl Link {
     }
 
     /// Look at the rings, if there are any, for something to read. `true`: there is nothing.
-    pub(crate) fn finds_no_record(&self, state: &mut State, now: Time, tries: u32) -> bool {
+    pub(crate) fn finds_no_record(&self, state: &mut LinkState, now: Time, tries: u32) -> bool {
         let (Some(rings), Some(bell)) = (state.carrier.rings_mut(), self.bell.get()) else {
             return false;
         };
@@ -62,7 +62,7 @@ impl Link {
     }
 
     /// The first receive of a pass that may end with it, into the staging buffer. Not for rings.
-    pub(crate) fn glance(&self, state: &mut State, worker: &mut Worker, tries: u32) -> First {
+    pub(crate) fn glance(&self, state: &mut LinkState, worker: &mut Worker, tries: u32) -> First {
         let tcp = state.carrier.socket()?;
         let room = worker.staging().get_mut(state.partial.len()..)?;
         let read_size = room.len().min(tcp.read_size);
@@ -81,7 +81,7 @@ impl Link {
     /// `false`: a pass must follow, with what `first` says then.
     pub(super) fn receive_few(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         worker: &mut Worker,
         now: Time,
         first: &mut First,
@@ -91,7 +91,7 @@ impl Link {
         let Some(_) = self.quiet(state, now) else { return false };
         // Less was there than was asked for: the socket is empty.
         *first = Some(Err(IoError::NotNow));
-        let State { connection, partial, effects, carrier, out, written, .. } = &mut *state;
+        let LinkState { connection, partial, effects, carrier, out, written, .. } = &mut *state;
         let (lane, staging) = worker.tools(&self.shared.memory);
         let denials = LinkDenials(self);
         let mut cx = self.quick_cx(now, lane, effects, &denials);
@@ -115,7 +115,7 @@ impl Link {
     /// ask if the other side is still there.
     pub(crate) fn receive_bytes(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         cx: &mut Cx<'_>,
         staging: &mut Vec<u8>,
         (first, asks): (First, bool),
@@ -130,7 +130,7 @@ impl Link {
     /// there was nothing. `first`: what [`Link::glance`] has received.
     fn receive(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         cx: &mut Cx<'_>,
         staging: &mut Vec<u8>,
         mut first: First,
@@ -209,14 +209,14 @@ impl Link {
 
     /// The peer has closed its direction. Asked of the kernel, because nothing else knows what the
     /// peer's TCP has acknowledged, or whether a reset followed.
-    fn how_it_ended(&self, state: &State) -> LinkEnd {
+    fn how_it_ended(&self, state: &LinkState) -> LinkEnd {
         let taken = || self.stream.progress().is_some_and(|progress| !progress.waits);
         let finished = state.out.bytes.is_empty() && taken();
         if finished { LinkEnd::Finished } else { LinkEnd::Closed }
     }
 
     /// Bytes of the stream, to whom they are for; how many were used, and how many frames they were.
-    fn hand_on(&self, state: &mut State, cx: &mut Cx<'_>, bytes: &[u8]) -> (usize, usize) {
+    fn hand_on(&self, state: &mut LinkState, cx: &mut Cx<'_>, bytes: &[u8]) -> (usize, usize) {
         let mut before = 0;
         if matches!(state.carrier, Carrier::Upgrading(Stage::Opening, _)) {
             match self.answer_opening(state, cx, bytes) {
@@ -231,7 +231,7 @@ impl Link {
     }
 
     /// Handle the bytes left over from earlier reads; returns how many frames were used.
-    pub(crate) fn process_partial(&self, state: &mut State, cx: &mut Cx<'_>) -> usize {
+    pub(crate) fn process_partial(&self, state: &mut LinkState, cx: &mut Cx<'_>) -> usize {
         let partial = std::mem::take(&mut state.partial);
         let (consumed, frames) = self.hand_on(state, cx, &partial);
         state.partial = partial;
@@ -240,7 +240,7 @@ impl Link {
     }
 
     /// Have the connection say what it has to say, and write it.
-    pub(crate) fn send(&self, state: &mut State, cx: &mut Cx<'_>) {
+    pub(crate) fn send(&self, state: &mut LinkState, cx: &mut Cx<'_>) {
         if state.carrier.is_shared_memory() {
             return self.send_records(state, cx);
         }
@@ -251,7 +251,7 @@ impl Link {
         // Also when the socket is full: requests that need no socket are executed here.
         loop {
             let before = sent;
-            let State { connection, carrier, out, written, .. } = state;
+            let LinkState { connection, carrier, out, written, .. } = state;
             let Some(Tcp { corked, .. }) = carrier.socket() else { return };
             let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
             let mut outlet =
@@ -270,7 +270,7 @@ impl Link {
     }
 
     /// Write the buffer. `false`: the socket is full or broken.
-    fn write_out(&self, state: &mut State, cx: &mut Cx<'_>, sent: &mut usize) -> bool {
+    fn write_out(&self, state: &mut LinkState, cx: &mut Cx<'_>, sent: &mut usize) -> bool {
         while let Some(rest) = state.out.bytes.get(state.written..).filter(|r| !r.is_empty()) {
             match self.stream.send(rest) {
                 Ok(count) => {
@@ -296,7 +296,7 @@ impl Link {
         true
     }
 
-    fn read_to_the_end(&self, state: &mut State, cx: &mut Cx<'_>, why: IoError) {
+    fn read_to_the_end(&self, state: &mut LinkState, cx: &mut Cx<'_>, why: IoError) {
         let mut bytes = std::mem::take(&mut state.partial);
         let mut room = [0; 16 * 1024];
         for _ in 0..FINAL_READS {
@@ -314,7 +314,7 @@ impl Link {
     }
 }
 
-impl State {
+impl LinkState {
     /// Whether a pass is done with sending; `more` says afterwards whether the next one is to go on. `over`:
     /// the budget is, or a control call waits; `moved`: it has sent something since it was last asked.
     pub(crate) fn end_send(&mut self, over: bool, flowing: bool, moved: bool) -> bool {

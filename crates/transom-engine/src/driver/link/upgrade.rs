@@ -28,7 +28,7 @@ use transom_wire::{Config, ReadLimits, Role};
 
 use super::carrier::{Carrier, PendingUpgrade, Stage};
 use super::rings::Rings;
-use super::{Link, State};
+use super::{Link, LinkState};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
 use crate::sys::{self, Fd, IoError, Local, LocalListener, Region, kill_point};
@@ -175,7 +175,7 @@ fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
 impl Link {
     /// Active, when the TCP connection has come about: offer an upgrade and ask for it. The stage says how
     /// far that went.
-    pub(crate) fn offer_upgrade(&self, state: &mut State) {
+    pub(crate) fn offer_upgrade(&self, state: &mut LinkState) {
         let is_due = |stage: &Stage| matches!(stage, Stage::Look(_));
         let Some(Stage::Look(request)) = state.carrier.take_stage(is_due) else { return };
         state.reason = match self.hand_over() {
@@ -221,7 +221,7 @@ impl Link {
     }
 
     /// Active: the answer, if it is here. `false`: it is not.
-    pub(crate) fn read_answer(&self, state: &mut State, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn read_answer(&self, state: &mut LinkState, cx: &mut Cx<'_>) -> bool {
         let Carrier::Upgrading(Stage::Offered(offered), _) = &mut state.carrier else {
             return true;
         };
@@ -258,7 +258,7 @@ impl Link {
     /// Passive: answer the first bytes. How many of them were for us; `None`: not enough to tell.
     pub(crate) fn answer_opening(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         cx: &mut Cx<'_>,
         bytes: &[u8],
     ) -> Option<usize> {
@@ -311,7 +311,7 @@ impl Link {
     /// From here on rings carry the bytes.
     fn switch_to_shared_memory(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         cx: &mut Cx<'_>,
         (region, local, place): (Region, Local, Place),
         role: Role,

@@ -16,7 +16,7 @@ use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::link::silence::Silence;
 use crate::driver::link::upgrade::UpgradeListener;
 use crate::driver::link::work::Work;
-use crate::driver::link::{Link, State};
+use crate::driver::link::{Link, LinkState};
 use crate::driver::schedule::shared::Shared;
 use crate::sys::{self, ReservedPort};
 use crate::tables::{ConnectorCall, ConnectorState};
@@ -98,7 +98,7 @@ pub(crate) fn new_connection(
 /// A link and a queue pair, whose front half has been given to the link's connection, know each other
 /// from now on.
 fn attach(
-    state: &mut State,
+    state: &mut LinkState,
     link: Option<&Arc<Link>>,
     qp: Option<(&Arc<Qp>, MutexGuard<'_, Front>)>,
 ) {
@@ -241,7 +241,7 @@ impl Connector {
         work: impl FnOnce(
             &mut transom_core::Connector,
             &mut Cx<'_>,
-            Option<&mut State>,
+            Option<&mut LinkState>,
             Option<&Arc<Link>>,
         ) -> R,
     ) -> R {

@@ -152,7 +152,7 @@ impl Qp {
     }
 
     /// The link of its first connection, found without a lock. A queue pair that outlives connections may
-    /// have another one by now: [`State::execution_of`](crate::driver::link::State::execution_of) tells.
+    /// have another one by now: [`LinkState::execution_of`](crate::driver::link::LinkState::execution_of) tells.
     #[inline]
     fn first_link(&self) -> Option<&Link> {
         match self.first_link.get() {
