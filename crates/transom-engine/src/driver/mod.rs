@@ -33,6 +33,7 @@ pub use limits::admission::HalfOpen;
 pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
 pub use link::silence::Silence;
+pub use schedule::spin::Spin;
 
 pub(crate) use capture::begin as begin_capture;
 pub(crate) use config::options::status_of;
@@ -53,3 +54,7 @@ pub(crate) use objects::xrc::{Target, Targets, XrcDomain};
 pub(crate) use observe::close as observe_close;
 pub(crate) use schedule::regions::SharedRegion;
 pub(crate) use schedule::shared::Shared;
+#[cfg(test)]
+pub(crate) use schedule::source::{Looked, Source};
+#[cfg(test)]
+pub(crate) use schedule::spin::SpinWindow;

@@ -118,6 +118,7 @@ pub use process::{
     descriptor_limit, fork_generation, now, pause, random_seed, spawn_quiet, thread_time,
 };
 pub(crate) use process::{host_name, program};
+pub(crate) use recently::processors;
 pub use recently::recently;
 pub(crate) use region::{Region, try_to_share};
 pub(crate) use releases::{GivingBack, ReleaseKeeper, is_behind};

@@ -31,6 +31,12 @@ pub fn recently() -> Time {
     time
 }
 
+/// How many processors this process may use, as far as could be found out when it was first asked.
+pub(crate) fn processors() -> usize {
+    static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
 /// Monotonic time.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]

@@ -5,6 +5,7 @@
 //! | `TRANSOM_PATH` | `auto`, `process` or `tcp`: see [`Path`]; another word is taken as `tcp` | `auto` |
 //! | `TRANSOM_GUESSES` | `off`, or how many tokens that are not its own a peer may name before it is slowed down: see [`GuessLimit`] | 64 |
 //! | `TRANSOM_FIRST_WORD` | milliseconds, or `never`: see [`Options::first_word`] | 100 |
+//! | `TRANSOM_SPIN` | `off`, `auto`, or microseconds: see [`Spin`] | `auto` |
 //! | `TRANSOM_NAME` | the name of every adapter that its program does not name | none |
 //! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
 //! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`Ledger`] | none |
@@ -23,6 +24,7 @@ use super::capture::{CaptureOptions, CaptureRing};
 use super::options::{Ledger, Options};
 use super::path::Path;
 use crate::driver::limits::guess_limiter::GuessLimit;
+use crate::driver::schedule::spin::Spin;
 
 /// The environment's wishes, read when [`Environment::read`] is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct Environment {
     pub guesses: Option<GuessLimit>,
     /// How long a side that has accepted leaves the first word to a peer that has not promised it.
     pub first_word: Duration,
+    /// How long the adapter's thread keeps looking before it sleeps.
+    pub spin: Spin,
     /// The name of an adapter that its program does not name.
     pub name: Option<String>,
     /// Answer who asks what is registered.
@@ -65,6 +69,7 @@ impl Environment {
             path_source,
             guesses: guesses(value("TRANSOM_GUESSES")),
             first_word: first_word(value("TRANSOM_FIRST_WORD")),
+            spin: spin(value("TRANSOM_SPIN")),
             name: value("TRANSOM_NAME").map(|name| name.to_string_lossy().into_owned()),
             inspect: is_on(value("TRANSOM_INSPECT")),
             ledger: ledger(value("TRANSOM_LEDGER")),
@@ -80,9 +85,10 @@ impl Options {
     /// The defaults, except where the environment asks for something else.
     #[must_use]
     pub fn from_env() -> Options {
-        let Environment { path, guesses, first_word, name, inspect, ledger, capture, .. } =
+        let Environment { path, guesses, first_word, spin, name, inspect, ledger, capture, .. } =
             Environment::read();
-        Options { path, guesses, first_word, name, inspect, ledger, capture, ..Options::default() }
+        let defaults = Options::default();
+        Options { path, guesses, first_word, spin, name, inspect, ledger, capture, ..defaults }
     }
 }
 
@@ -129,6 +135,16 @@ fn first_word(value: Option<OsString>) -> Duration {
         Some("never") => Duration::MAX,
         Some(number) => number.parse().map_or(transom_iwarp::FIRST_WORD, Duration::from_millis),
         None => transom_iwarp::FIRST_WORD,
+    }
+}
+
+fn spin(value: Option<OsString>) -> Spin {
+    match value.as_ref().and_then(|value| value.to_str()) {
+        Some("off") => Spin::Off,
+        Some(number) => {
+            number.parse().map_or(Spin::Auto, |count| Spin::For(Duration::from_micros(count)))
+        }
+        None => Spin::Auto,
     }
 }
 
@@ -206,6 +222,16 @@ mod tests {
         assert_eq!(first_word("250"), Duration::from_millis(250));
         assert_eq!(first_word("soon"), Duration::from_millis(100));
         assert_eq!(Environment::of(|_| None).first_word, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn the_thread_keeps_looking_not_at_all_as_it_pays_or_for_so_many_microseconds() {
+        let spin = |value| of("TRANSOM_SPIN", value).spin;
+        assert_eq!(spin("off"), Spin::Off);
+        assert_eq!(spin("auto"), Spin::Auto);
+        assert_eq!(spin("200"), Spin::For(Duration::from_micros(200)));
+        assert_eq!(spin("long"), Spin::Auto);
+        assert_eq!(Environment::of(|_| None).spin, Spin::Auto);
     }
 
     #[test]

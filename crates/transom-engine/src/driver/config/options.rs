@@ -11,6 +11,7 @@ use super::capture::CaptureOptions;
 use super::path::{Path, PathReason, shared_links};
 use crate::driver::limits::admission::HalfOpen;
 use crate::driver::limits::guess_limiter::GuessLimit;
+use crate::driver::schedule::spin::Spin;
 use crate::sys::{self, IoError};
 use crate::trace::TraceEvent;
 use crate::{Caps, Dialect, QueuePairEvent, Status, dialect};
@@ -50,6 +51,8 @@ pub struct Options {
     pub largest_frame: u32,
     /// How long a thread that polls keeps the background thread away from its links.
     pub lease: Duration,
+    /// See [`Spin`].
+    pub spin: Spin,
     /// See [`Explain`].
     pub explain: Explain,
     /// Print each call on standard error that is refused at once for its memory: for fronts whose calls
@@ -143,6 +146,7 @@ impl Default for Options {
             largest_transfer: 1 << 30,
             largest_frame: transom_iwarp::DEFAULT_FRAME,
             lease: Duration::from_millis(1),
+            spin: Spin::default(),
             explain: Explain::default(),
             explain_calls: false,
             half_open: HalfOpen::default(),

@@ -51,7 +51,7 @@ use super::limits::guess_limiter::PeerIdentity;
 use super::observe::Observer;
 use super::schedule::combining_lock::CombiningLock;
 use super::schedule::shared::Shared;
-use super::schedule::source::Source;
+use super::schedule::source::{Looked, Source};
 use super::schedule::sync;
 use super::schedule::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
@@ -352,6 +352,13 @@ impl Link {
     /// `tries`: how often to look before that is believed.
     pub(crate) fn poll(&self, now: Time, tries: u32) {
         self.watch.take(now, self.alarm());
+        self.look_once(now, tries);
+    }
+
+    /// Take what has come, if no other thread has the lock.
+    #[inline(always)]
+    fn look_once(&self, now: Time, tries: u32) -> Looked {
+        let mut looked = Looked::InVain;
         self.lock.attempt(
             |state| {
                 let work = self.with_left(Work::POLL);
@@ -360,12 +367,14 @@ impl Link {
                     return None;
                 }
                 let mut notifications = Notifications::default();
+                looked = if idle { Looked::Found } else { Looked::Passed };
                 if idle && self.receive_quick(state, now, &mut notifications) {
                     return Some(notifications);
                 }
                 self.with_worker(state, work, |state, worker| {
                     let mut first = if idle { self.glance(state, worker, tries) } else { None };
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
+                        looked = Looked::InVain;
                         return None;
                     }
                     if self.receive_few(state, worker, now, &mut first, &mut notifications) {
@@ -384,6 +393,7 @@ impl Link {
                 }
             },
         );
+        looked
     }
 
     /// A look was in vain. Whether that is all.
@@ -610,6 +620,30 @@ impl Source for Link {
         // The front half's lock sees to it that a post sees this, or the pass what was posted.
         self.served.store(false, Ordering::Relaxed);
         self.drive(Work::REST);
+    }
+
+    fn stay_awake(&self) -> bool {
+        let awake = |state: &mut LinkState| {
+            if let Some(rings) = state.carrier.rings() {
+                rings.duplex.wake_up();
+            }
+        };
+        let Some(((), left)) = self.lock.try_with(awake) else { return false };
+        if left {
+            self.catch_up();
+        }
+        true
+    }
+
+    fn look_on(&self, now: Time) -> Looked {
+        if self.is_gone() || self.is_waited_for() || self.watch.is_leased(now) {
+            return Looked::NotHere;
+        }
+        self.look_once(now, 1)
+    }
+
+    fn rest(&self) {
+        self.drive(Work::ATTEND);
     }
 
     fn stop_accepting(self: Arc<Self>, _status: Status) {}

@@ -13,6 +13,7 @@ pub(crate) mod serve;
 pub(crate) mod shared;
 pub(crate) mod sleepers;
 pub(crate) mod source;
+pub(crate) mod spin;
 pub(crate) mod sync;
 pub(crate) mod timers;
 pub(crate) mod watch;

@@ -13,6 +13,7 @@ use super::ready_set::ReadySet;
 use super::regions::SharedRegions;
 use super::removal::Removal;
 use super::source::{ReceiveWaiter, Source};
+use super::spin::SpinWindow;
 use super::timers::Timers;
 use super::workers::Workers;
 use crate::driver::capture::Capture;
@@ -31,7 +32,8 @@ const ALARM: u64 = 1;
 const READY_SET: u64 = 2;
 const ADDRESS: u64 = 3;
 const UNACCEPTED: u64 = 4;
-const FIRST: u64 = 5;
+/// The key of the first link or listener.
+pub(super) const FIRST: u64 = 5;
 
 /// Unaccepted links that are ready have so long in each round: accepted ones do not wait for
 /// all that come and go.
@@ -76,7 +78,7 @@ pub(crate) struct Shared {
     sources: RwLock<HashMap<u64, Arc<dyn Source>>>,
     queue_pairs: Mutex<HashMap<u32, Weak<dyn ReceiveWaiter>>>,
     next_key: AtomicU64,
-    stopping: AtomicBool,
+    pub(super) stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) removal: Removal,
     /// A thread of its own releases what peers of this host have made.
@@ -342,12 +344,17 @@ impl Shared {
     fn run(&self) {
         let mut ready = Vec::new();
         let mut due = Vec::new();
+        let mut window = SpinWindow::new(self.options.spin, sys::processors());
         while !self.stopping.load(Ordering::Acquire) {
             ready.clear();
             let polled = self.ready_set.has_poller(self.ready_set_alarm());
             let set = if polled { &self.quiet } else { &self.epoll };
+            let asleep = sys::now();
             if set.wait(&mut ready, None).is_err() {
                 return; // other code has closed our descriptor: no link can be served
+            }
+            if ready.iter().any(|key| *key >= FIRST) {
+                window.slept(sys::now().since(asleep));
             }
             if ready.contains(&ALARM) {
                 self.alarm.silence();
@@ -374,6 +381,7 @@ impl Shared {
             for key in ready.iter().filter(|key| **key >= UNACCEPTED) {
                 self.ready(*key, sys::now());
             }
+            self.look_on(&mut window, &ready);
         }
     }
 

@@ -22,6 +22,20 @@ pub(crate) trait Source: Any + std::fmt::Debug + Send + Sync {
     /// Finish what [`Source::serve`] has put off: acknowledge, take posts over, arm.
     fn finish_served(&self);
 
+    /// The background thread has served it and goes on looking: the peer need not wake it. `false`: it is not
+    /// one to look at.
+    fn stay_awake(&self) -> bool {
+        false
+    }
+
+    /// The background thread looks again, at `now`.
+    fn look_on(&self, _now: Time) -> Looked {
+        Looked::NotHere
+    }
+
+    /// The background thread looks no more: descriptors wake it again.
+    fn rest(&self) {}
+
     /// The adapter ends for good: take no more connections.
     fn stop_accepting(self: Arc<Self>, status: Status);
 
@@ -33,4 +47,17 @@ pub(crate) trait Source: Any + std::fmt::Debug + Send + Sync {
 pub(crate) trait ReceiveWaiter: Send + Sync {
     /// There are receives again: run its link.
     fn receives_posted(&self);
+}
+
+/// The outcome of one look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// Nothing has come, and nothing was due.
+    InVain,
+    /// A pass was made, whatever has come.
+    Passed,
+    /// Something has come, and was taken.
+    Found,
+    /// Another thread looks at it, or it is gone.
+    NotHere,
 }

@@ -36,6 +36,8 @@ mod silence;
 #[cfg(not(windows))]
 mod slow;
 #[cfg(not(windows))]
+mod spinning;
+#[cfg(not(windows))]
 mod upgrade;
 #[cfg(not(windows))]
 mod users;
