@@ -35,16 +35,6 @@ impl std::fmt::Debug for Cx<'_> {
     }
 }
 
-impl Cx<'_> {
-    /// These tools for a queue pair that has just joined its connection: with its shared receive queue.
-    pub fn joined<'b>(&'b mut self, shared: Option<&'b dyn SharedReceives>) -> Cx<'b> {
-        let trace = self.trace.as_mut().map(|tracer| &mut **tracer as &mut dyn Tracer);
-        let (now, memory, host, denials) = (self.now, self.memory, self.host, self.denials);
-        let (lane, effects) = (&mut *self.lane, &mut *self.effects);
-        Cx { now, memory, lane, host, denials, shared, effects, trace }
-    }
-}
-
 /// The pages behind an address that passed every check are gone or closed to us (design rule 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;

@@ -168,7 +168,7 @@ impl End {
         }
     }
 
-    /// `Link::pass`, `before_sleep` and the end of `rest`
+    /// `Link::pass`, `LinkState::falls_asleep` and the end of `rearm`
     fn pass(&self, reader: &mut Reader, bits: u32) {
         if bits & RECEIVE != 0 {
             self.step(reader);

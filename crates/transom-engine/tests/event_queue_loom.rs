@@ -64,6 +64,10 @@ mod qp {
             0
         }
 
+        fn is_waiting(&self) -> bool {
+            false
+        }
+
         fn exchange(&self, _: &mut Execution) {}
 
         fn overview(&self) -> QueuesOverview {

@@ -5,6 +5,7 @@ use transom_memory::{QueuePairId, Rights};
 
 use super::notifications::{Notifications, Sink};
 use super::pass::Pass;
+use super::tools::Tools;
 use super::work::Work;
 use super::{Link, LinkPhase, LinkState};
 use crate::driver::config::options::Resets;
@@ -19,41 +20,29 @@ impl Link {
     pub(crate) fn control<R>(
         &self,
         notifications: &mut Notifications,
-        work: impl FnOnce(&mut LinkState, &mut Cx<'_>) -> R,
+        call: impl FnOnce(&mut LinkState, &mut Cx<'_>) -> R,
     ) -> (Option<R>, bool) {
         self.lock.control(|state| {
-            if state.gone {
+            if state.phase == LinkPhase::Gone {
                 return None;
             }
-            let mut worker = self.shared.workers.take();
-            state.exchange();
             let now = sys::now();
             let attended = self.watch.is_leased(now) || self.is_waited_for();
-            let result = self.with_cx(state, &mut worker, now, |state, cx, staging| {
-                if state.phase != LinkPhase::Connecting {
-                    self.receive_bytes(state, cx, staging, (None, false));
-                }
-                let result = work(state, cx);
-                // The call may have brought the queue pair.
-                let brought = state.qp.clone();
-                let shared = brought.as_ref().map_or(cx.shared, |qp| qp.shared_receives());
-                let cx = &mut cx.joined(shared);
-                state.connection.before_blocking(cx.now);
-                if state.phase != LinkPhase::Connecting {
-                    self.send(state, cx);
-                }
-                if !attended {
-                    self.before_sleep(state, |state| {
-                        self.exchange_bytes(state, cx, staging, Pass::of(Work::BLOCK, now));
-                    });
-                }
-                result
-            });
-            state.exchange();
-            self.notify(state, notifications);
-            if !state.gone {
-                self.rearm(state, now, if attended { Work::POSTS } else { Work::REST });
-                self.conclude(state);
+            let connected = state.phase != LinkPhase::Connecting;
+            state.carry();
+            let mut tools = Tools::take(self, state, self.worker(state));
+            let (mut cx, staging) = tools.core(now);
+            if connected {
+                self.receive(state, &mut cx, staging, Pass::of(Work::POLL, now));
+            }
+            let result = call(state, &mut cx);
+            state.connection.before_blocking(now);
+            tools.put_back(state);
+            let pass = Pass::of(if attended { Work::POSTS } else { Work::REST }, now);
+            if connected {
+                self.pass(state, self.worker(state), pass, notifications);
+            } else {
+                self.end_pass(state, pass, notifications);
             }
             Some(result)
         })
@@ -155,7 +144,7 @@ impl Link {
         let mut notifications = Notifications::default();
         let _ = self.control(&mut notifications, |state, cx| {
             state.connection.disconnect(cx);
-            state.gone = true;
+            state.phase = LinkPhase::Cut;
         });
         notifications.fire();
         self.deliver();

@@ -23,10 +23,10 @@ mod rings;
 pub(crate) mod shared_memory;
 pub(crate) mod silence;
 pub(crate) mod tcp;
+mod tools;
 pub(crate) mod upgrade;
 pub(crate) mod work;
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -118,7 +118,6 @@ pub(crate) struct LinkState {
     pub(crate) written: usize,
     /// The pass ended with more to send.
     pub(crate) more: bool,
-    pub(crate) gone: bool,
     pub(crate) starting: Option<Starting>,
     /// The lane in which accesses are announced; a link over rings keeps one until it rests.
     pub(crate) lane: Option<Lane>,
@@ -138,6 +137,10 @@ pub(crate) enum LinkPhase {
     Open,
     /// This side has said that it sends no more.
     Finished,
+    /// The adapter is closed: the link is torn down by the pass that is under way.
+    Cut,
+    /// The link is torn down.
+    Gone,
 }
 
 /// A link at one moment: see [`Link::overview`].
@@ -238,7 +241,6 @@ impl Link {
             out: Buffer { bytes: Vec::new(), limit: OUT },
             written: 0,
             more: false,
-            gone: false,
             starting: Some(starting),
             lane: None,
             idle_until: None,
@@ -291,26 +293,15 @@ impl Link {
 
     /// Make a pass, or have the thread that is making one make another.
     pub(crate) fn drive(&self, work: Work) {
-        self.drive_with(work, None::<fn(&mut LinkState) -> bool>);
-    }
-
-    /// Make a pass for a post. `post` holds the lock of its queue pair's front half: a pass that begins at
-    /// once calls it, to carry the post over; otherwise it is dropped before the work is left to others.
-    fn drive_with(&self, work: Work, post: Option<impl FnOnce(&mut LinkState) -> bool>) {
-        let (work, post) = (Cell::new(work), Cell::new(post));
+        // Asked of one pass: those behind it do what others have left.
+        let mut asked = work;
         self.lock.drive(
-            || {
-                drop(post.take());
-                self.left.leave(work.replace(Work::POSTS));
-            },
+            || self.left.leave(work),
             |state| {
-                let carried = post.take().is_some_and(|carry| carry(state));
-                let asked = work.replace(Work::POSTS);
-                let work = self.with_left(if carried { Work::CARRIED } else { asked });
+                let work = self.with_left(std::mem::replace(&mut asked, Work::POSTS));
                 let mut notifications = Notifications::default();
-                self.with_worker(state, work, |state, worker| {
-                    self.pass(state, worker, Pass::of(work, sys::recently()), &mut notifications);
-                });
+                let pass = Pass::of(work, sys::recently());
+                self.pass(state, self.worker(state), pass, &mut notifications);
                 notifications
             },
             |notifications| self.afterwards(notifications),
@@ -334,11 +325,6 @@ impl Link {
     /// Something was posted.
     pub(crate) fn posted(&self) {
         self.drive(Work::POSTS);
-    }
-
-    /// Something was posted, which `carry` carries over if that is still the link's to do.
-    pub(crate) fn posted_with(&self, carry: impl FnOnce(&mut LinkState) -> bool) {
-        self.drive_with(Work::POSTS, Some(carry));
     }
 
     /// Whether the link will be armed soon, and takes receives over then: credit for the peer
@@ -371,8 +357,9 @@ impl Link {
                 if idle && self.receive_quick(state, now, &mut notifications) {
                     return Some(notifications);
                 }
-                self.with_worker(state, work, |state, worker| {
-                    let mut first = if idle { self.glance(state, worker, tries) } else { None };
+                let (mut worker, mut first) = (self.worker(state), None);
+                if let Some(worker) = worker.as_deref_mut().filter(|_| idle) {
+                    first = self.glance(state, worker, tries);
                     if first == Some(Err(IoError::NotNow)) && self.idles(state, now) {
                         looked = Looked::InVain;
                         return None;
@@ -380,12 +367,12 @@ impl Link {
                     if self.receive_few(state, worker, now, &mut first, &mut notifications) {
                         return Some(notifications);
                     }
-                    self.watch.set_at_work(true);
-                    let pass = Pass { first, found: idle, ..Pass::of(work, now) };
-                    self.pass(state, worker, pass, &mut notifications);
-                    self.watch.set_at_work(false);
-                    Some(notifications)
-                })
+                }
+                self.watch.set_at_work(true);
+                let pass = Pass { first, found: idle, ..Pass::of(work, now) };
+                self.pass(state, worker, pass, &mut notifications);
+                self.watch.set_at_work(false);
+                Some(notifications)
             },
             |notifications| {
                 if let Some(notifications) = notifications {
@@ -510,7 +497,8 @@ impl Link {
     #[cfg(test)]
     pub(crate) fn has_left(&self) -> bool {
         let left = |state: &mut LinkState| {
-            !state.effects.list.is_empty() || !state.gone && state.connection.wants_write()
+            let gone = state.phase == LinkPhase::Gone;
+            !state.effects.list.is_empty() || !gone && state.connection.wants_write()
         };
         // No control call: a pass would end early for that.
         let (left, again) = self.lock.try_with(left).unwrap_or_default();
@@ -598,20 +586,25 @@ impl Link {
 
 impl Source for Link {
     fn ready(self: Arc<Self>, now: Time) {
-        self.look(now);
+        if let Some(work) = self.work_for_background(now) {
+            self.drive(work);
+        }
     }
 
     fn due(self: Arc<Self>, now: Time) {
         self.watch.due();
-        self.look(now);
+        self.ready(now);
     }
 
     fn serve(&self, now: Time) -> bool {
-        if self.is_waited_for() || self.watch.is_leased(now) {
-            self.look(now);
+        let work = if self.is_waited_for() || self.watch.is_leased(now) {
+            self.work_for_background(now)
         } else {
             self.served.store(true, Ordering::Relaxed);
-            self.drive(Work::SERVE);
+            Some(Work::SERVE)
+        };
+        if let Some(work) = work {
+            self.drive(work);
         }
         true
     }
@@ -654,15 +647,14 @@ impl Source for Link {
 }
 
 impl Link {
-    /// Look, if no other thread is responsible for that.
-    fn look(&self, now: Time) {
+    /// The work that other threads leave to the background thread, if any.
+    fn work_for_background(&self, now: Time) -> Option<Work> {
         match self.watch.responsible(now, self.alarm()) {
             // A waiter among several may have left and taken the ring's wake-up with it.
-            Responsible::Waiter => {
-                self.drive(if self.is_over_rings() { Work::BLOCK } else { Work::POSTS });
-            }
-            Responsible::Poller => {}
-            Responsible::Background => self.drive(Work::TAKE_OVER),
+            Responsible::Waiter if self.is_over_rings() => Some(Work::BLOCK),
+            Responsible::Waiter => Some(Work::POSTS),
+            Responsible::Poller => None,
+            Responsible::Background => Some(Work::TAKE_OVER),
         }
     }
 }

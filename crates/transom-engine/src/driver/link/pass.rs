@@ -1,8 +1,8 @@
 //! A pass over a link, in five steps: carry posts over, receive, keep deadlines, send, notify. Behind
 //! it, [`Link::rearm`] makes sure that a thread looks again.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use transom_wire::Time;
 
@@ -10,15 +10,17 @@ use super::carrier::Carrier;
 use super::control::report;
 use super::notifications::Notifications;
 use super::queues::Queues;
+use super::quick::has_unseen_receive;
 use super::tcp::First;
-use super::work::{Posts, Then, Work};
-use super::{Link, LinkDenials, LinkPhase, LinkState};
-use crate::driver::capture::tap::Tap;
+use super::tools::Tools;
+use super::work::{Then, Work};
+use super::{Link, LinkPhase, LinkState};
 use crate::driver::config::options::Resets;
 use crate::driver::schedule::workers::Worker;
-use crate::sys::Host;
-use crate::trace::Tracer;
-use crate::{Attention, Cx, Effect, Execution, LinkWish};
+use crate::{Cx, Effect, Execution, LinkWish};
+
+/// How often a pass looks again, before it leaves the rest to the next one.
+const AGAIN: u32 = 4;
 
 /// A pass: the work that is asked of it, and the work that its thread has done already.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,12 @@ impl Pass {
     pub(crate) fn of(work: Work, now: Time) -> Pass {
         Pass { work, now, first: None, found: false }
     }
+
+    /// This work once more, of which nothing is done.
+    fn again(self) -> Pass {
+        let work = Work { receive: true, lapsed: false, ..self.work };
+        Pass { work, first: None, ..self }
+    }
 }
 
 impl Link {
@@ -43,87 +51,65 @@ impl Link {
     pub(crate) fn pass(
         &self,
         state: &mut LinkState,
-        worker: &mut Worker,
+        worker: Option<MutexGuard<'_, Worker>>,
+        mut pass: Pass,
+        notifications: &mut Notifications,
+    ) {
+        if state.phase == LinkPhase::Gone {
+            return;
+        }
+        if pass.work.posts {
+            state.carry();
+        }
+        let mut tools = Tools::take(self, state, worker);
+        let (mut cx, staging) = tools.core(pass.now);
+        for turn in 0..=AGAIN {
+            self.receive(state, &mut cx, staging, pass);
+            self.keep_deadlines(state, &mut cx);
+            self.send(state, &mut cx, pass.work);
+            if self.is_through(state, pass.work.then, turn == AGAIN) {
+                break;
+            }
+            pass = pass.again();
+        }
+        tools.put_back(state);
+        self.end_pass(state, pass, notifications);
+    }
+
+    /// Pass on what a pass has decided, and see that a thread looks again.
+    pub(super) fn end_pass(
+        &self,
+        state: &mut LinkState,
         pass: Pass,
         notifications: &mut Notifications,
     ) {
-        if state.gone {
-            return;
-        }
-        if pass.work.posts == Posts::Waiting {
-            state.exchange();
-        }
-        self.with_cx(state, worker, pass.now, |state, cx, staging| {
-            self.exchange_bytes(state, cx, staging, pass);
-            if pass.work.then != Then::GoOn {
-                self.before_sleep(state, |state| {
-                    self.exchange_bytes(state, cx, staging, Pass::of(Work::BLOCK, pass.now));
-                });
-            }
-        });
         self.notify(state, notifications);
-        if state.gone {
-            return;
+        if state.phase != LinkPhase::Gone {
+            self.rearm(state, pass);
+            self.conclude(state);
         }
-        if self.may_defer_housekeeping(state, pass) {
-            state.idle_until = Some(state.housekeeping_at);
-        } else {
-            self.rearm(state, pass.now, pass.work);
-        }
-        self.conclude(state);
     }
 
-    /// Receive, keep deadlines, send: the steps of a pass that need the core.
-    pub(crate) fn exchange_bytes(
+    /// Receive what has come, also the answer to a TCP connect. Before a deadline is judged, too: bytes that have arrived count, however late this
+    /// side reads them, because the peer sent them in time.
+    pub(super) fn receive(
         &self,
         state: &mut LinkState,
         cx: &mut Cx<'_>,
         staging: &mut Vec<u8>,
-        pass: Pass,
+        Pass { work, first, .. }: Pass,
     ) {
-        let overdue = state.deadline.is_some_and(|deadline| deadline <= cx.now);
         if state.phase == LinkPhase::Connecting && !self.finish_connect(state, cx) {
-            if overdue {
-                state.connection.on_deadline(cx);
-            }
             return;
         }
-        // Bytes that have arrived count, however late this side reads them: the peer sent them in
-        // time.
-        if pass.work.receive || overdue {
-            self.receive_for(state, cx, staging, pass);
+        if !work.receive && !state.is_overdue(cx.now) {
+            return;
         }
-        if overdue {
-            state.connection.on_deadline(cx);
-            self.note_silence(state);
-        }
-        if pass.work.then != Then::GoOn {
-            state.connection.before_blocking(cx.now);
-        }
-        if state.connection.lacks_receive() {
-            state.exchange(); // a receive that is posted already counts (Verbs V94)
-        }
-        let polls = pass.work == Work::POLL;
-        if !polls || state.connection.wants_write() || !state.out.bytes.is_empty() {
-            self.send(state, cx);
-        }
-        if state.read_paused && state.connection.wants_read() {
-            self.receive_bytes(state, cx, staging, (None, false));
-            self.send(state, cx);
-        }
-    }
-
-    #[inline]
-    fn receive_for(
-        &self,
-        state: &mut LinkState,
-        cx: &mut Cx<'_>,
-        staging: &mut Vec<u8>,
-        pass: Pass,
-    ) {
-        let Pass { work, first, .. } = pass;
-        let asks = work.then != Then::GoOn || work.served;
-        let any = self.receive_bytes(state, cx, staging, (first, asks));
+        let any = if state.carrier.is_shared_memory() {
+            self.receive_records(state, cx, work.then != Then::GoOn || work.served)
+        } else {
+            self.receive_stream(state, cx, staging, first)
+        };
         if !any && first.is_none() {
             state.connection.idle_pass(cx.now);
         } else if any && work.lapsed {
@@ -131,11 +117,58 @@ impl Link {
         }
     }
 
+    /// Tell the connection if its deadline has passed.
+    fn keep_deadlines(&self, state: &mut LinkState, cx: &mut Cx<'_>) {
+        if state.is_overdue(cx.now) {
+            state.connection.on_deadline(cx);
+            self.note_silence(state);
+        }
+    }
+
+    /// Send what there is to send.
+    fn send(&self, state: &mut LinkState, cx: &mut Cx<'_>, work: Work) {
+        if state.phase == LinkPhase::Connecting {
+            return;
+        }
+        if work.then != Then::GoOn {
+            state.connection.before_blocking(cx.now);
+        }
+        let has_receive = has_unseen_receive(&state.connection, &state.qp);
+        if has_receive {
+            state.carry();
+        }
+        let asked = work.posts || has_receive;
+        if !asked && !state.connection.wants_write() && state.out.bytes.is_empty() {
+            return;
+        }
+        if state.carrier.is_shared_memory() {
+            self.send_records(state, cx);
+        } else {
+            self.send_stream(state, cx);
+        }
+    }
+
+    /// Whether the thread may go on, or sleep. `last`: it does, and another pass has to follow if there is more.
+    fn is_through(&self, state: &mut LinkState, then: Then, last: bool) -> bool {
+        // A receive that has come meanwhile has a message of the peer's go on.
+        let resumes = state.read_paused && state.connection.wants_read();
+        if then == Then::GoOn && !resumes {
+            return true;
+        }
+        let more = resumes || !state.falls_asleep();
+        if last || !more {
+            self.set_unread(more);
+        }
+        last || !more
+    }
+
     /// End the link if the connection wants that, and pass on what it has decided: completions to their
     /// queues, events to the link's owner.
-    pub(crate) fn notify(&self, state: &mut LinkState, notifications: &mut Notifications) {
+    fn notify(&self, state: &mut LinkState, notifications: &mut Notifications) {
+        state.report();
+        self.observer.effects(&state.effects.list, || (state.carrier.name(), state.reason));
         self.note_silence(state);
-        self.follow_wish(state);
+        let closes = self.follow_wish(state);
         if state.starting.is_some()
             && state.effects.list.iter().any(|effect| matches!(effect, Effect::Event(_)))
         {
@@ -157,29 +190,26 @@ impl Link {
             Some((qp, execution)) => self.hand_back(state, &qp, execution, notifications),
             None => self.events.post(&mut state.effects, state.qp.as_ref(), notifications),
         }
-        if state.gone {
+        if closes {
             self.tear_down(state, notifications);
         }
     }
 
-    /// Close the link, or this side's direction of it, if the connection wants that.
-    fn follow_wish(&self, state: &mut LinkState) {
+    /// Close this side's direction of the link, if the connection wants that. Whether all of the link is to be
+    /// closed.
+    fn follow_wish(&self, state: &mut LinkState) -> bool {
+        let wish = state.connection.link_wish();
         let all_written = state.out.bytes.is_empty();
-        match state.connection.link_wish() {
-            LinkWish::Keep => {}
-            LinkWish::Finish if all_written && state.phase == LinkPhase::Open => {
-                state.phase = LinkPhase::Finished;
-                match self.bell.get() {
-                    Some(bell) => bell.finish(),
-                    None => self.stream.finish(),
-                }
+        if wish == LinkWish::Finish && all_written && state.phase == LinkPhase::Open {
+            state.phase = LinkPhase::Finished;
+            match self.bell.get() {
+                Some(bell) => bell.finish(),
+                None => self.stream.finish(),
             }
-            LinkWish::Finish => {}
-            LinkWish::Close => state.gone = true,
         }
-        if state.phase == LinkPhase::Connecting && state.connection.ended().is_some() {
-            state.gone = true; // there is no peer to disconnect from
-        }
+        // Before a link is made there is no peer to disconnect from.
+        let unmade = state.phase == LinkPhase::Connecting && state.connection.ended().is_some();
+        unmade || wish == LinkWish::Close || state.phase == LinkPhase::Cut
     }
 
     /// Give the executing half of a queue pair back to the front half: its connection is over.
@@ -203,7 +233,7 @@ impl Link {
     }
 
     /// The link is gone: release its queue pair, its descriptors and its memory.
-    pub(crate) fn tear_down(&self, state: &mut LinkState, notifications: &mut Notifications) {
+    fn tear_down(&self, state: &mut LinkState, notifications: &mut Notifications) {
         let execution = state.connection.take_execution();
         if let (Some(qp), Some(execution)) = (state.qp.take(), execution) {
             // Completions may still be waiting among the events; none may overtake them (ND2 4.9).
@@ -213,6 +243,7 @@ impl Link {
         if let (Some(capture), Some(end)) = (&self.shared.capture, state.captured.take()) {
             capture.record(|recorder, now| recorder.close(end, now));
         }
+        state.phase = LinkPhase::Gone;
         self.gone.store(true, Ordering::Relaxed);
         state.starting = None;
         state.partial = Vec::new();
@@ -225,61 +256,6 @@ impl Link {
         }
         (state.carrier, state.lane) = (Carrier::tcp(None), None);
         self.shared.remove(self.key);
-    }
-
-    /// Call `make` with the thread's tools for a pass. Rings need no room to receive into, and have
-    /// a lane of their own. That lane goes when the link goes to rest, because a close of memory
-    /// looks at all lanes.
-    pub(crate) fn with_worker<R>(
-        &self,
-        state: &mut LinkState,
-        work: Work,
-        make: impl FnOnce(&mut LinkState, &mut Worker) -> R,
-    ) -> R {
-        if !state.carrier.is_shared_memory() {
-            return make(state, &mut self.shared.workers.take());
-        }
-        let mut worker = Worker { lane: state.lane.take(), ..Worker::default() };
-        let result = make(state, &mut worker);
-        state.lane = worker.lane.filter(|_| work.then != Then::Rest && !state.gone);
-        result
-    }
-
-    /// Run `work` with everything the core may use.
-    pub(crate) fn with_cx<R>(
-        &self,
-        state: &mut LinkState,
-        worker: &mut Worker,
-        now: Time,
-        work: impl FnOnce(&mut LinkState, &mut Cx<'_>, &mut Vec<u8>) -> R,
-    ) -> R {
-        state.connection.attention().set(Attention::BEHIND);
-        let shares = state.shares_receives;
-        let qp = state.qp.take();
-        let mut effects = std::mem::take(&mut state.effects);
-        let denials = LinkDenials(self);
-        let mut tap = Tap::of(self, state.captured);
-        let (lane, staging) = worker.tools(&self.shared.memory);
-        let mut cx = Cx {
-            now,
-            memory: &self.shared.memory,
-            lane,
-            host: &Host,
-            denials: &denials,
-            shared: qp.as_ref().filter(|_| shares).and_then(|qp| qp.shared_receives()),
-            effects: &mut effects,
-            trace: tap.as_mut().map(|tap| tap as &mut dyn Tracer),
-        };
-        let result = work(state, &mut cx, staging);
-        state.captured = tap.and_then(|tap| tap.end);
-        if state.qp.is_none() {
-            state.qp = qp; // unless the call has just brought one
-        }
-        let path = || (state.carrier.name(), state.reason);
-        self.observer.effects(&effects.list, path);
-        state.effects = effects;
-        state.report();
-        result
     }
 }
 
@@ -295,8 +271,13 @@ impl LinkState {
         self.qp = Some(qp);
     }
 
+    /// The connection's deadline has passed.
+    fn is_overdue(&self, now: Time) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
     /// Carry new posts over, and the state back.
-    pub(crate) fn exchange(&mut self) {
+    pub(crate) fn carry(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
             qp.exchange(execution);
         }

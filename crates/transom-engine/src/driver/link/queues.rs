@@ -23,6 +23,9 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// How often it has begun anew.
     fn resets(&self) -> u64;
 
+    /// Whether posts wait in front of the link.
+    fn is_waiting(&self) -> bool;
+
     /// Carry new posts over to `execution`, and its state back.
     fn exchange(&self, execution: &mut Execution);
 

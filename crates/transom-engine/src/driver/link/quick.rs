@@ -4,19 +4,28 @@
 //! [`Attention`](crate::Attention) has a bit for everything that needs a pass; [`Link::quiet`] asks for it, and the
 //! steps demand its answer. A state that turns up on the way is left to a pass, in order.
 
+use std::sync::Arc;
+
 use transom_memory::Lane;
 use transom_process::{Records, Stop};
 use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::notifications::Notifications;
+use super::queues::Queues;
 use super::rings::RingOutlet;
 use super::shared_memory::SOME;
 use super::tcp::Outlet;
 use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
-use crate::{Attention, Cx, Effect, Effects, Quiet, Status};
+use crate::{Attention, Connection, Cx, Effect, Effects, Quiet, Status};
+
+/// The peer is about to hear that there is no receive for its message, and one may wait in front of the link: a
+/// receive that is posted counts (Verbs V94).
+pub(super) fn has_unseen_receive(connection: &Connection, qp: &Option<Arc<dyn Queues>>) -> bool {
+    connection.lacks_receive() && qp.as_ref().is_some_and(|qp| qp.is_waiting())
+}
 
 impl Link {
     /// Whether nothing is unusual about the link, no thread waits here, and nothing is due yet.
@@ -29,7 +38,7 @@ impl Link {
     /// A pass is over: what it has left behind that asks for another one.
     pub(super) fn conclude(&self, state: &mut LinkState) {
         let chosen = matches!(state.carrier, Carrier::Tcp(_) | Carrier::SharedMemory(_));
-        let carrier = !chosen || state.phase != LinkPhase::Open || state.gone;
+        let carrier = !chosen || state.phase != LinkPhase::Open;
         let pending = state.is_pending();
         let behind = state.connection.wire().has_output();
         let attention = state.connection.attention();
@@ -140,7 +149,7 @@ impl Link {
         notifications: &mut Notifications,
     ) -> bool {
         let Some(_) = self.quiet(state, now) else { return false };
-        let LinkState { connection, carrier, lane, effects, out, written, .. } = &mut *state;
+        let LinkState { connection, carrier, lane, effects, out, written, qp, .. } = &mut *state;
         let (Some(rings), Some(bell)) = (carrier.rings_mut(), self.bell.get()) else {
             return false;
         };
@@ -152,6 +161,10 @@ impl Link {
         let (cost, stop) = records.end();
         if let Stop::Broken(violation) = stop {
             connection.broken(&mut cx, violation.text());
+        }
+        if has_unseen_receive(connection, qp) {
+            let _ = self.is_done(state, notifications);
+            return false;
         }
         if !silent && connection.wants_write() {
             let lenders = Some((&self.shared.regions, bell));

@@ -17,7 +17,7 @@ impl Link {
     /// Whether the deadlines may be checked a little later: a polling thread holds the lease, and
     /// has found something, or has posted. That thread will be back at once, or its lease will
     /// lapse. A full socket has to be armed for writing by the pass that finds it full.
-    pub(super) fn may_defer_housekeeping(&self, state: &LinkState, pass: Pass) -> bool {
+    fn may_defer_housekeeping(&self, state: &LinkState, pass: Pass) -> bool {
         let Pass { work, now, found, .. } = pass;
         (found || work.is_posts() && self.watch.is_leased(now))
             && !matches!(state.carrier, Carrier::Upgrading(..))
@@ -31,7 +31,12 @@ impl Link {
     }
 
     /// Make sure that a thread looks at the link again.
-    pub(crate) fn rearm(&self, state: &mut LinkState, now: Time, work: Work) {
+    pub(super) fn rearm(&self, state: &mut LinkState, pass: Pass) {
+        if self.may_defer_housekeeping(state, pass) {
+            state.idle_until = Some(state.housekeeping_at);
+            return;
+        }
+        let Pass { work, now, .. } = pass;
         let rests = work.then == Then::Rest;
         let stuck = state.is_pending() && state.carrier.announces_room();
         if self.stuck.load(Ordering::Relaxed) != stuck {
@@ -105,8 +110,9 @@ impl Link {
 }
 
 impl LinkState {
-    /// An idle connection holds no buffers.
+    /// An idle connection holds no buffers, and no lane, because a close of memory looks at all lanes.
     fn release_buffers(&mut self) {
+        self.lane = None;
         if self.partial.is_empty() {
             self.partial = Vec::new();
         }

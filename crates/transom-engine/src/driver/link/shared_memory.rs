@@ -2,7 +2,7 @@
 //!
 //! A side that polls needs no signal; a side that sleeps has set a mark in the shared memory, and
 //! the writer that finds the mark rings its socket, once. A thread sets the mark and then looks
-//! again before it sleeps (`Link::before_sleep`), so nothing is written unseen in between.
+//! again before it sleeps (`LinkState::falls_asleep`), so nothing is written unseen in between.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::lending::{LentHost, with_host};
+use super::quick::has_unseen_receive;
 use super::rings::{RingOutlet, Rings};
 use super::silence::Silence;
 use super::tcp::FRAME;
@@ -25,8 +26,6 @@ pub(super) const SOME: usize = 16;
 /// A deadline that is noticed so much too late says nothing about the other side: this process, or
 /// its machine, was stopped.
 const STOOD_STILL: Duration = Duration::from_secs(1);
-/// Times that a pass looks again before it leaves the rest to the next one.
-const AGAIN: u32 = 4;
 
 impl Link {
     /// Take records until there are none, the quota is used up or a control call waits. `false`: there
@@ -82,10 +81,10 @@ impl Link {
                     taken += self.receive_left(state, cx);
                 }
             }
-            self.acknowledge_and_wake(state, cx.now);
+            self.answer_records(state, cx.now);
         }
         if any {
-            self.acknowledge_and_wake(state, cx.now);
+            self.answer_records(state, cx.now);
         }
         any
     }
@@ -108,6 +107,13 @@ impl Link {
                 0
             }
             None => 0,
+        }
+    }
+
+    /// Acknowledge what was taken, unless a receive that has just been posted is part of the answer.
+    fn answer_records(&self, state: &mut LinkState, now: Time) {
+        if !has_unseen_receive(&state.connection, &state.qp) {
+            self.acknowledge_and_wake(state, now);
         }
     }
 
@@ -167,20 +173,18 @@ impl Link {
         let _ = self.silence.set(Silence::Untaken);
         state.connection.link_closed(cx, LinkEnd::TimedOut);
     }
+}
 
-    /// The end of a pass behind which a thread sleeps: say so, unless there is more to do. `work`
-    /// makes another pass.
-    pub(crate) fn before_sleep(&self, state: &mut LinkState, mut work: impl FnMut(&mut LinkState)) {
-        for _ in 0..AGAIN {
-            let Some(rings) = state.carrier.rings_mut() else { return };
-            let slept = rings.duplex.fall_asleep() && !rings.over;
-            if slept || !state.connection.wants_read() || state.connection.awaits_queue_pair() {
-                return self.set_unread(false);
-            }
+impl LinkState {
+    /// Before a thread sleeps: say so over there. `false`: there is more to do.
+    pub(super) fn falls_asleep(&mut self) -> bool {
+        let Some(rings) = self.carrier.rings_mut() else { return true };
+        let asleep = rings.duplex.fall_asleep() && !rings.over;
+        let asleep = asleep || !self.connection.wants_read() || self.connection.awaits_queue_pair();
+        if !asleep {
             rings.duplex.wake_up();
-            work(state);
         }
-        self.set_unread(state.carrier.is_shared_memory());
+        asleep
     }
 }
 

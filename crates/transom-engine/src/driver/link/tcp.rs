@@ -2,6 +2,7 @@
 
 use super::carrier::{Carrier, Stage, Tcp};
 use super::notifications::Notifications;
+use super::quick::has_unseen_receive;
 use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
@@ -91,7 +92,7 @@ impl Link {
         let Some(_) = self.quiet(state, now) else { return false };
         // Less was there than was asked for: the socket is empty.
         *first = Some(Err(IoError::NotNow));
-        let LinkState { connection, partial, effects, carrier, out, written, .. } = &mut *state;
+        let LinkState { connection, partial, effects, carrier, out, written, qp, .. } = &mut *state;
         let (lane, staging) = worker.tools(&self.shared.memory);
         let denials = LinkDenials(self);
         let mut cx = self.quick_cx(now, lane, effects, &denials);
@@ -100,6 +101,10 @@ impl Link {
         if !bytes.is_empty() {
             partial.extend_from_slice(bytes);
             connection.attention().set(Attention::PARTIAL);
+        }
+        if has_unseen_receive(connection, qp) {
+            let _ = self.is_done(state, notifications);
+            return false;
         }
         if connection.wants_write()
             && let Some(tcp) = carrier.socket()
@@ -111,24 +116,9 @@ impl Link {
         self.is_done(state, notifications)
     }
 
-    /// Receive by whatever carries the bytes. `how`: what [`Link::glance`] has received, and whether to
-    /// ask if the other side is still there.
-    pub(crate) fn receive_bytes(
-        &self,
-        state: &mut LinkState,
-        cx: &mut Cx<'_>,
-        staging: &mut Vec<u8>,
-        (first, asks): (First, bool),
-    ) -> bool {
-        if state.carrier.is_shared_memory() {
-            return self.receive_records(state, cx, asks);
-        }
-        self.receive(state, cx, staging, first)
-    }
-
     /// Receive until the socket is dry, the quota is used up or a control call waits. `false`:
     /// there was nothing. `first`: what [`Link::glance`] has received.
-    fn receive(
+    pub(super) fn receive_stream(
         &self,
         state: &mut LinkState,
         cx: &mut Cx<'_>,
@@ -240,10 +230,7 @@ impl Link {
     }
 
     /// Have the connection say what it has to say, and write it.
-    pub(crate) fn send(&self, state: &mut LinkState, cx: &mut Cx<'_>) {
-        if state.carrier.is_shared_memory() {
-            return self.send_records(state, cx);
-        }
+    pub(super) fn send_stream(&self, state: &mut LinkState, cx: &mut Cx<'_>) {
         // Each segment sent wakes its receiver, and on this host does a part of its work.
         let budget = self.shared.pass_budget() / 2;
         let mut sent = 0;

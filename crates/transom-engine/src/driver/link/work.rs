@@ -8,23 +8,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(crate) struct Work {
     /// Receive before sending.
     pub(crate) receive: bool,
-    pub(crate) posts: Posts,
+    /// Requests wait in the front half of the queue pair, or may. A thread that posts asks for a pass of its own,
+    /// so that one that polls need not look.
+    pub(crate) posts: bool,
     pub(crate) then: Then,
     /// Another pass that ends with [`Then::Rest`] follows soon.
     pub(crate) served: bool,
     /// The background thread makes this pass because a lease has lapsed.
     pub(crate) lapsed: bool,
-}
-
-/// Requests in the front half of the queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Posts {
-    /// The thread that posts asks for its own pass.
-    NotAsked,
-    /// The thread that posted has carried them over, and they are to be sent.
-    Carried,
-    /// The pass carries them over.
-    Waiting,
 }
 
 /// The state of the link's thread behind the pass.
@@ -40,17 +31,10 @@ pub(crate) enum Then {
 
 impl Work {
     /// A thread polls.
-    pub(crate) const POLL: Work = Work {
-        receive: true,
-        posts: Posts::NotAsked,
-        then: Then::GoOn,
-        served: false,
-        lapsed: false,
-    };
+    pub(crate) const POLL: Work =
+        Work { receive: true, posts: false, then: Then::GoOn, served: false, lapsed: false };
     /// Requests were posted, or were left while a control call held the lock.
-    pub(crate) const POSTS: Work = Work { receive: false, posts: Posts::Waiting, ..Work::POLL };
-    /// Requests were posted, and carried over by the thread that makes the pass.
-    pub(crate) const CARRIED: Work = Work { posts: Posts::Carried, ..Work::POSTS };
+    pub(crate) const POSTS: Work = Work { receive: false, posts: true, ..Work::POLL };
     /// A thread is about to block.
     pub(crate) const BLOCK: Work = Work { receive: true, then: Then::Block, ..Work::POSTS };
     /// Everything that there is, before the link rests.
@@ -67,7 +51,7 @@ impl Work {
     pub(crate) fn and(self, other: Work) -> Work {
         Work {
             receive: self.receive | other.receive,
-            posts: self.posts.max(other.posts),
+            posts: self.posts | other.posts,
             then: self.then.max(other.then),
             served: self.served | other.served,
             lapsed: self.lapsed | other.lapsed,
@@ -93,11 +77,11 @@ const SERVED: u8 = 1 << 4;
 const LAPSED: u8 = 1 << 5;
 
 impl LeftWork {
-    /// Leave `work`, whose posts the pass carries over.
+    /// Leave `work`.
     pub(crate) fn leave(&self, work: Work) {
         let word = [
             (work.receive, RECEIVE),
-            (work.posts != Posts::NotAsked, POSTS),
+            (work.posts, POSTS),
             (work.then == Then::Block, BLOCK),
             (work.then == Then::Rest, REST),
             (work.served, SERVED),
@@ -122,9 +106,8 @@ impl LeftWork {
             (false, true) => Then::Block,
             (false, false) => Then::GoOn,
         };
-        let posts = if is(POSTS) { Posts::Waiting } else { Posts::NotAsked };
-        let (served, lapsed) = (is(SERVED), is(LAPSED));
-        (word != 0).then_some(Work { receive: is(RECEIVE), posts, then, served, lapsed })
+        let (receive, posts, served, lapsed) = (is(RECEIVE), is(POSTS), is(SERVED), is(LAPSED));
+        (word != 0).then_some(Work { receive, posts, then, served, lapsed })
     }
 }
 
@@ -132,10 +115,9 @@ impl LeftWork {
 mod tests {
     use super::*;
 
-    const ALL: [Work; 8] = [
+    const ALL: [Work; 7] = [
         Work::POLL,
         Work::POSTS,
-        Work::CARRIED,
         Work::BLOCK,
         Work::ATTEND,
         Work::REST,
@@ -151,11 +133,7 @@ mod tests {
                 let left = LeftWork::default();
                 left.leave(one);
                 left.leave(other);
-                let mut both = one.and(other);
-                if both.posts == Posts::Carried {
-                    both.posts = Posts::Waiting; // carried by a thread that makes no pass
-                }
-                assert_eq!(left.take(), Some(both), "{one:?} and {other:?}");
+                assert_eq!(left.take(), Some(one.and(other)), "{one:?} and {other:?}");
                 assert_eq!(left.take(), None);
             }
         }
@@ -164,6 +142,6 @@ mod tests {
     #[test]
     fn posts_alone_ask_for_nothing_else() {
         let alone: Vec<Work> = ALL.into_iter().filter(|work| work.is_posts()).collect();
-        assert_eq!(alone, [Work::POSTS, Work::CARRIED]);
+        assert_eq!(alone, [Work::POSTS]);
     }
 }

@@ -277,11 +277,10 @@ impl Qp {
         self.waiting.store(front.pair.is_waiting(), Ordering::Relaxed);
         match front.link.clone() {
             Some(link) if patient && link.is_served() => {}
-            Some(link) => link.posted_with(move |state| {
-                let mut front = front;
-                let execution = state.execution_of(self);
-                execution.map(|execution| self.carry(&mut front, execution)).is_some()
-            }),
+            Some(link) => {
+                drop(front);
+                link.posted();
+            }
             None => {
                 let mut notifications = Notifications::default();
                 self.unlinked(front, &mut notifications, |pair, cx, _| {
@@ -522,6 +521,10 @@ impl Queues for Qp {
 
     fn resets(&self) -> u64 {
         Qp::resets(self)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     fn exchange(&self, execution: &mut Execution) {

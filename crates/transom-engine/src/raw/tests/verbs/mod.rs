@@ -11,15 +11,17 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use transom_memory::{QueuePairId, Rights};
+use transom_wire::Time;
 
 use super::harness::*;
 use super::namespace::{OURS, PEERS, with_addresses};
 use crate::dialect::VERBS;
-use crate::raw::{Adapter, Connector, EventSink, Listener, Options, QueuePairOptions};
+use crate::driver::Source;
+use crate::raw::{Adapter, Connector, EventSink, Listener, Options, Path, QueuePairOptions};
 use crate::tables::ConnectorState;
 use crate::{
     Completion, CompletionKind, Data, EndReason, Flags, Limits, Operation, QueuePairEvent,
-    QueuePairState, Request, Status,
+    QueuePairState, Request, Status, sys,
 };
 
 fn verbs() -> Options {

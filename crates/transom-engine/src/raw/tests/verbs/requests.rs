@@ -16,6 +16,35 @@ fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_limit() {
     assert_eq!(passive.qp.state(), QueuePairState::Idle, "nothing has happened to it");
 }
 
+/// Verbs V94: a receive that is posted is one, also while it has not come to the link.
+#[test]
+fn v94_a_receive_in_front_of_its_link_counts() {
+    let cases =
+        [(Path::Process, true), (Path::Process, false), (Path::Tcp, true), (Path::Tcp, false)];
+    for (path, quick) in cases.repeat(5) {
+        let options = Options { path, lease: PATIENCE, ..verbs() };
+        let (mut active, mut passive) = (End::new(&options), End::new(&options));
+        connect(&mut active, &mut passive);
+        let limits = Limits { receive: Some(PATIENCE), one_try: true, ..Limits::default() };
+        active.qp.set_limits(limits).unwrap();
+        let link = passive.qp.0.qp.link().unwrap();
+        assert!(link.serve(sys::now()), "it will be armed with the next round");
+        passive.qp.post_receive(9, &[]).unwrap();
+        // From here on nobody else looks at the link.
+        link.poll(sys::now(), 1);
+        send(&active, 1);
+        let mut outcome = [Completion::default()];
+        until("the Send has no outcome", || {
+            // By the quick steps, or by a pass, because what is due is looked at.
+            let due = Time(if quick { u64::MAX } else { 0 });
+            let _ = link.lock.control(|state| state.housekeeping_at = due);
+            link.poll(sys::now(), 1);
+            active.cq.poll(&mut outcome) == 1
+        });
+        assert_eq!((outcome[0].request_context, outcome[0].status), (1, OK), "{path:?} {quick}");
+    }
+}
+
 /// Verbs V54: a queue that runs over loses what comes then, not what is in it, and its queue pairs end.
 #[test]
 fn v54_a_completion_queue_that_runs_over_keeps_what_is_in_it() {
