@@ -252,16 +252,30 @@ impl Socket {
         if self.is_gone() {
             return true;
         }
-        let Some(seen) = sys::look_at_tcp(fd) else {
+        let Some(mut seen) = sys::look_at_tcp(fd) else {
             self.set_gone();
             return true;
         };
-        if let Some(session) = self.session()
-            && seen.counts.is_some_and(|counts| session.is_past(counts.sent, counts.received))
-        {
-            session.end().abortive.store(1, Ordering::Release);
-            self.set_broken();
-            sys::reset(fd);
+        if let Some(session) = self.session() {
+            let is_past = |seen: &sys::Tcp| {
+                seen.counts
+                    .as_ref()
+                    .is_some_and(|counts| session.is_past(counts.sent, counts.received))
+            };
+            if is_past(&seen) {
+                // The kernel reads the state before it locks the socket and reads the counts. An end of the peer's
+                // that comes between the two is a byte too many there; the next look sees the end in both.
+                let Some(again) = sys::look_at_tcp(fd) else {
+                    self.set_gone();
+                    return true;
+                };
+                if is_past(&again) {
+                    session.end().abortive.store(1, Ordering::Release);
+                    self.set_broken();
+                    sys::reset(fd);
+                }
+                seen = again;
+            }
         }
         if !seen.established {
             self.set_gone();
