@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use transom_switch::interest::{self, Ready};
-use transom_switch::session::{Road, Session};
+use transom_switch::session::{Road, Session, State};
 
 use super::epoll::{self, Set};
 use super::stream;
@@ -80,12 +80,46 @@ pub(crate) fn arm(session: &Session<'_>, events: u32, sleep: u64) {
     }
 }
 
-/// Whether the peer cannot ring when there is room: its bytes come over TCP still.
-pub(crate) fn waits_without_doorbell(session: &Session<'_>, events: u32) -> bool {
-    events & (interest::OUT | interest::WRNORM) != 0
-        && session.sends_by_ring()
-        && matches!(session.road_in(), Ok(Road::Tcp(_)))
-        && !session.is_writable()
+/// Events that only the rings know while the kernel says what there is to read: room, an urgent byte, and that nothing
+/// follows the bytes which came over TCP.
+pub(crate) fn besides(session: &Session<'_>) -> Ready {
+    use interest::{HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
+    let mut events = 0;
+    if session.sends_by_ring() && session.is_writable() {
+        events |= OUT | WRNORM;
+    }
+    let finished = session.arrived().is_ok_and(|incoming| incoming.finished);
+    if finished {
+        events |= IN | RDNORM | RDHUP;
+        events |= if session.has_finished() { HUP } else { 0 };
+    }
+    if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
+        events |= PRI;
+    }
+    let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
+    let ends = u64::from(finished) | shutdowns << 2;
+    Ready { events, input: 0, ends, output: session.times_full() << 1 }
+}
+
+/// The kernel's events for a socket whose bytes come over TCP: the end of the peer's direction is the end of both, if
+/// this one has ended in the ring.
+pub(crate) fn with_own_end(session: &Session<'_>, events: u32) -> u32 {
+    let ended = events & interest::RDHUP != 0 && session.has_finished();
+    events | if ended { interest::HUP } else { 0 }
+}
+
+/// How long a thread may sleep that the peer cannot wake for what it waits for, because its bytes come over TCP still:
+/// of room, or of an end or an urgent byte where the thread does not wait for bytes.
+pub(crate) fn without_doorbell(session: &Session<'_>, events: u32) -> Option<u64> {
+    let Ok(Road::Tcp(left)) = session.road_in() else { return None };
+    let room = events & (interest::OUT | interest::WRNORM) != 0;
+    if room && session.sends_by_ring() && !session.is_writable() {
+        return Some(SHORT);
+    }
+    let deaf = events & (interest::IN | interest::RDNORM) == 0;
+    // Before the peer has changed to its ring, nothing of it is in the segment yet.
+    let most = if left.is_some() { SHORT } else { stream::NAP.as_nanos() as u64 };
+    (deaf && session.state() != State::Withdrawn).then_some(most)
 }
 
 /// Whether this thread may take doorbells: no other one sleeps in the kernel until there is one.
@@ -279,9 +313,7 @@ impl Poll<'_> {
                     Kind::Socket(held) => {
                         let Some(session) = held.session() else { continue };
                         arm(&session, wanted, 0);
-                        if waits_without_doorbell(&session, wanted) {
-                            most = Some(SHORT);
-                        }
+                        most = shorter(most, without_doorbell(&session, wanted));
                         if is_always_readable(&session) {
                             most = Some(SHORT);
                         } else if session.doorbells() > 0 && session.road_in() == Ok(Road::Ring) {
@@ -302,12 +334,8 @@ impl Poll<'_> {
             }
             self.ask((interest::IN | interest::RDHUP) as c_short, most.is_some());
             let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-            let left = match (left, most) {
-                (Some(left), Some(most)) => Some(left.min(most)),
-                (left, most) => left.or(most),
-            };
             asked = true;
-            let done = sys::poll(&mut self.kernel, left, mask);
+            let done = sys::poll(&mut self.kernel, shorter(left, most), mask);
             drop(waiting);
             done?;
         }
@@ -410,12 +438,10 @@ impl Poll<'_> {
                     match known(held, &session, entry.fd) {
                         Some(ready) => ready.events as c_short & (entry.events | always),
                         None => {
-                            let mut found = asked.revents;
-                            if session.sends_by_ring() && session.is_writable() {
-                                found |=
-                                    entry.events & (interest::OUT | interest::WRNORM) as c_short;
-                            }
-                            found
+                            let of_kernel = u32::from(asked.revents.cast_unsigned());
+                            let found =
+                                with_own_end(&session, of_kernel | besides(&session).events);
+                            found as c_short & (entry.events | always)
                         }
                     }
                 }
@@ -429,11 +455,14 @@ impl Poll<'_> {
 /// Whether one of the events that a socket is asked for holds, as far as its ring says.
 fn is_there(held: &Held, session: &Session<'_>, entry: &libc::pollfd) -> bool {
     let always = libc::POLLERR | libc::POLLHUP;
-    match known(held, session, entry.fd) {
-        Some(ready) => ready.events as c_short & (entry.events | always) != 0,
-        None => {
-            let room = (interest::OUT | interest::WRNORM) as c_short;
-            entry.events & room != 0 && session.sends_by_ring() && session.is_writable()
-        }
+    let ready = known(held, session, entry.fd).unwrap_or_else(|| besides(session));
+    ready.events as c_short & (entry.events | always) != 0
+}
+
+/// The shorter one of two limits.
+pub(crate) fn shorter(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }

@@ -65,7 +65,7 @@ int main(void) {
     if (read(faults, &told, sizeof told) != sizeof told) return 1;
     shutdown(s, SHUT_WR);
     pthread_create(&other, 0, receives, 0);
-    /* It waits for the lock, and has read that the connection is established. */
+    /* The reader waits for the lock, and has read that the connection is established. */
     int waits = 0;
     while (!waits && !over) waits = reader && state(reader) == 'D';
     close(s);

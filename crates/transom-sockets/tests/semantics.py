@@ -116,6 +116,67 @@ def pattern(n, seed):
 S = []
 def scenario(f): S.append(f); return f
 
+def between():
+    """Under the switch c sends by its ring, while bytes lie at s unread that came over TCP."""
+    l = listener()
+    c = socket.create_connection(l.getsockname()); s, _ = l.accept(); l.close()
+    for _ in range(32): exchange(c, s)
+    c.sendall(b"z" * 1000); s.recv(1); s.sendall(b"w"); c.recv(1)
+    before = received(s)
+    for _ in range(50): c.sendall(b"y")
+    until(lambda: unread(s) == 1049)
+    if "transom" in os.environ.get("LD_PRELOAD", ""):
+        assert received(s) < before + 10, "the connection is not switched"
+    return c, s
+
+def unread(s):
+    n = array.array("i", [0]); fcntl.ioctl(s, termios.FIONREAD, n); return n[0]
+
+@scenario
+def an_end_behind_bytes_that_came_over_tcp():
+    out = []
+    for way in ("poll", "level", "edge", "deaf", "sleeps", "sleeps in a set"):
+        c, s = between(); found = []
+        def wait(ms):
+            if way in ("poll", "sleeps"): return polled(s, select.POLLRDHUP | (select.POLLIN if way == "poll" else 0), ms)
+            return [ev(events) for _, events in e.poll(ms / 1000)]
+        e = select.epoll()
+        e.register(s, select.EPOLLRDHUP | {"level": select.EPOLLIN, "edge": select.EPOLLIN | select.EPOLLET}.get(way, 0))
+        found.append(wait(0))
+        if way.startswith("sleeps"):
+            t = threading.Thread(target=lambda: found.append(wait(20000))); t.start()
+            until(lambda: any("S" in open(f"/proc/self/task/{t}/stat").read().split(")")[1][:3] for t in os.listdir("/proc/self/task")))
+            c.shutdown(socket.SHUT_WR); t.join()
+        else:
+            c.shutdown(socket.SHUT_WR)
+            until(lambda: "RDHUP" in polled(s))
+        found += [wait(0), wait(0), polled(s)]
+        s.shutdown(socket.SHUT_WR)
+        until(lambda: "HUP" in polled(s, 0))
+        out.append(found + [wait(0), wait(0), polled(s), len(recv_all(s)), polled(s), c.recv(9).decode()])
+    return out
+
+@scenario
+def an_urgent_byte_behind_bytes_that_came_over_tcp():
+    c, s = between()
+    out = [polled(s), attempt(s.recv, 1, socket.MSG_OOB)]
+    c.send(b"!", socket.MSG_OOB)
+    until(lambda: "PRI" in polled(s))
+    out += [polled(s), attempt(s.recv, 1, socket.MSG_OOB), polled(s), attempt(s.recv, 1, socket.MSG_OOB)]
+    c.sendall(b"behind"); c.shutdown(socket.SHUT_WR)
+    return out + [len(recv_all(s))]
+
+@scenario
+def a_look_at_nothing_from_an_offset_on():
+    c, s = pair(); out = []
+    s.setsockopt(socket.SOL_SOCKET, 42, 0)
+    c.sendall(b"ab")
+    until(lambda: unread(s) == 2)
+    for n in (0, 1, 0, 1, 0, 5, 0):
+        # Python makes no call of a recv of nothing.
+        out.append(attempt(lambda: s.recvmsg(n, 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)[0]))
+    return out
+
 @scenario
 def echo_in_one_process():
     c, s = pair(); out = []

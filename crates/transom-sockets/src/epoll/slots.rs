@@ -316,44 +316,40 @@ impl Slots {
                 events
             }
             None => {
-                let Some(mut room) = self.room(at, &session) else { return 0 };
-                let slot = &mut self.slots[at as usize];
-                // An event has all that holds (epoll_ctl(2)), what the kernel knows of included.
-                let unread = stream::unread(&session, slot.fd);
-                if unread.unwrap_or_else(|| sys::unread(slot.fd)) > 0 {
-                    room.events |= interest::IN | interest::RDNORM;
-                }
-                slot.interest.report(&room)
+                let Some(found) = self.besides(at, &session) else { return 0 };
+                self.slots[at as usize].interest.report(&found)
             }
         }
     }
 
-    /// That a socket whose bytes come over TCP still can send by its ring, if its entry waits for that.
-    fn room(&self, at: u32, session: &Session<'_>) -> Option<Ready> {
-        let room = interest::OUT | interest::WRNORM;
-        let wanted = self.slots[at as usize].interest.wanted() & room != 0;
-        let there = wanted && session.sends_by_ring() && session.is_writable();
-        let output = session.times_full() << 1;
-        there.then(|| Ready { events: room, output, ..Ready::default() })
+    /// Events that the kernel does not know of a socket whose bytes come over TCP still, if its entry waits for that.
+    fn besides(&self, at: u32, session: &Session<'_>) -> Option<Ready> {
+        let slot = &self.slots[at as usize];
+        let mut found = ready::besides(session);
+        if found.events & (slot.interest.wanted() | interest::HUP) == 0 {
+            return None;
+        }
+        // An event has all that holds (epoll_ctl(2)), what the kernel knows of included.
+        let unread = stream::unread(session, slot.fd);
+        if unread.unwrap_or_else(|| sys::unread(slot.fd)) > 0 {
+            found.events |= interest::IN | interest::RDNORM;
+        }
+        Some(found)
     }
 
     pub(super) fn is_ready(&self, at: u32) -> bool {
         let slot = &self.slots[at as usize];
         let Some(socket) = slot.socket else { return false };
         let Some(session) = socket.session() else { return false };
-        match ready::known(socket, &session, slot.fd) {
-            Some(ready) => slot.interest.clone().report(&ready) != 0,
-            None if session.sends_by_ring() && session.is_writable() => {
-                let events = interest::OUT | interest::WRNORM;
-                let output = session.times_full() << 1;
-                slot.interest.clone().report(&interest::Ready {
-                    events,
-                    output,
-                    ..interest::Ready::default()
-                }) != 0
-            }
-            None => false,
-        }
+        let found = ready::known(socket, &session, slot.fd).or_else(|| self.besides(at, &session));
+        found.is_some_and(|found| slot.interest.clone().report(&found) != 0)
+    }
+
+    /// How long a sleep may last that no doorbell of the socket's ends.
+    pub(super) fn without_doorbell(&self, at: u32) -> Option<u64> {
+        let slot = &self.slots[at as usize];
+        let session = slot.socket.and_then(|socket| socket.session())?;
+        ready::without_doorbell(&session, slot.interest.wanted())
     }
 
     /// Whether bytes of a hot socket come over TCP still: the kernel has a part of its events.
@@ -440,7 +436,7 @@ impl Slots {
             let mut stays = self.slots[at as usize].idle < IDLE;
             if !stays {
                 self.arm(at, 0);
-                stays = self.is_ready(at);
+                stays = self.is_ready(at) || self.without_doorbell(at).is_some();
             }
             self.slots[at as usize].hot = stays;
             if stays {
@@ -516,14 +512,15 @@ impl Slots {
             0
         } else {
             // Bytes come over TCP: the kernel's answer is the program's, but for room in the ring.
-            let mut events = found & (wanted | interest::ERR | interest::HUP);
+            let known = ready::with_own_end(&session, found);
+            let mut events = known & (wanted | interest::ERR | interest::HUP);
             let room = interest::OUT | interest::WRNORM;
             let rooms = session.sends_by_ring() && events & room != 0;
             if rooms {
                 events &= !room;
             }
             if events != 0 {
-                let more = self.room(at, &session).unwrap_or_default();
+                let more = ready::besides(&session);
                 let all = Ready { events: events | more.events, ..more };
                 events = self.slots[at as usize].interest.report_anyway(&all);
             }

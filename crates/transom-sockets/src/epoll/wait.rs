@@ -7,7 +7,6 @@ use super::slots::{IDLE, Slots};
 use super::{Kernel, SEVERAL, Set};
 use crate::ready;
 use crate::sys::{self, Errno};
-use crate::table::Socket;
 
 /// Every so many calls that find a hot socket ready ask the kernel, too.
 const TURNS: u32 = 8;
@@ -117,10 +116,7 @@ impl Set {
                     continue;
                 }
                 let left = || deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-                match self.asleep(|most| {
-                    let left = left();
-                    ask(left.map_or(most, |left| Some(most.map_or(left, |most| left.min(most)))))
-                }) {
+                match self.asleep(|most| ask(ready::shorter(left(), most))) {
                     Some(slept) => slept,
                     None => continue,
                 }
@@ -184,16 +180,12 @@ impl Set {
         }
         let mut most = None;
         hot.retain(|at| {
+            let without = inner.without_doorbell(*at);
+            most = ready::shorter(most, without);
             let slot = &mut inner.slots[*at as usize];
-            let session = slot.socket.and_then(Socket::session);
-            let wanted = slot.interest.wanted();
-            let without = session.is_some_and(|one| ready::waits_without_doorbell(&one, wanted));
-            if without {
-                most = Some(ready::SHORT);
-            }
             // A doorbell of one of these stands for all of them.
             let rung_for = sleep != 0 && slot.idle < IDLE && slot.kernel == Kernel::Doorbells;
-            slot.hot = without || rung_for;
+            slot.hot = without.is_some() || rung_for;
             slot.hot
         });
         inner.hot = hot;

@@ -53,7 +53,9 @@ fn receive_bytes(
     fd: c_int,
     what: &mut Receive<'_>,
 ) -> Result<usize, Errno> {
-    if what.flags & libc::MSG_OOB != 0 && session.road_in() == Ok(Road::Ring) {
+    if what.flags & libc::MSG_OOB != 0
+        && (session.road_in() == Ok(Road::Ring) || session.urgent().is_some())
+    {
         return receive_urgent(session, what);
     }
     if what.flags & libc::MSG_ERRQUEUE != 0 {
@@ -276,9 +278,6 @@ fn by_ring(
     loop {
         let gone = held.is_gone();
         let incoming = session.arrived().map_err(|_| broken(held))?;
-        if incoming.all > 0 && wanted == 0 {
-            return Ok(Got::Bytes(0));
-        }
         // Bytes that came over TCP, and are unread, lie before those in the ring.
         let before = match session.road_in() {
             Ok(Road::Tcp(Some(left))) if peek => left as usize,
@@ -286,6 +285,9 @@ fn by_ring(
         };
         let offset = begin_of_look(session, what.flags).saturating_sub(before);
         let passed = if peek { (offset + done) as u64 } else { 0 };
+        if incoming.all > passed && wanted == 0 {
+            return Ok(Got::Bytes(0));
+        }
         // A read that has got something ends before the urgent byte.
         let there =
             if incoming.at_mark && done > 0 { 0 } else { incoming.bytes.saturating_sub(passed) };

@@ -177,7 +177,10 @@ fn receives(world: &mut World) {
     // A `recvmmsg` waits for both of its messages.
     let at_once = world.has(end, if which == 3 { enough + 1 } else { enough });
     let nothing_follows = world.has(end, usize::MAX);
-    if !at_once && !world.ends[end].nonblocking || which == 3 && !nothing_follows {
+    // A look from an offset on waits for bytes behind it.
+    let looks_on = flags & libc::MSG_PEEK != 0 && world.ends[end].peeks_from_offset;
+    let waits = !at_once && !world.ends[end].nonblocking;
+    if waits || (which == 3 || looks_on) && !nothing_follows {
         flags |= libc::MSG_DONTWAIT;
         which %= 4;
     }
@@ -436,6 +439,9 @@ fn sets_an_option(world: &mut World) {
     let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
     if done == 0 && (level, name) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
         world.ends[end].low_water = value.max(1) as usize;
+    }
+    if done == 0 && (level, name) == (libc::SOL_SOCKET, libc::SO_PEEK_OFF) {
+        world.ends[end].peeks_from_offset = value >= 0;
     }
     world.answer(&format!("{end} setsockopt({level}, {name}, {value})"), done as isize);
 }

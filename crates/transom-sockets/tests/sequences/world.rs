@@ -47,6 +47,8 @@ pub(crate) struct End {
     pub(crate) finished: bool,
     pub(crate) deaf: bool,
     pub(crate) low_water: usize,
+    /// SO_PEEK_OFF is set.
+    pub(crate) peeks_from_offset: bool,
 }
 
 pub(crate) struct World {
