@@ -397,6 +397,11 @@ impl Link {
         self.watch.is_waited_for()
     }
 
+    /// Whether a thread of the program polls it, or waits for it.
+    fn is_attended(&self, now: Time) -> bool {
+        self.is_waited_for() || self.watch.is_leased(now)
+    }
+
     /// A call that makes the background thread look at a given time.
     pub(crate) fn alarm(&self) -> impl FnOnce(Time) {
         |when| self.shared.note(self.key, when)
@@ -616,20 +621,23 @@ impl Source for Link {
     }
 
     fn stay_awake(&self) -> bool {
+        // A thread that waits has said under this lock that it sleeps, and relies on that.
         let awake = |state: &mut LinkState| {
-            if let Some(rings) = state.carrier.rings() {
+            let here = !self.is_attended(sys::now());
+            if here && let Some(rings) = state.carrier.rings() {
                 rings.duplex.wake_up();
             }
+            here
         };
-        let Some(((), left)) = self.lock.try_with(awake) else { return false };
+        let Some((awake, left)) = self.lock.try_with(awake) else { return false };
         if left {
             self.catch_up();
         }
-        true
+        awake
     }
 
     fn look_on(&self, now: Time) -> Looked {
-        if self.is_gone() || self.is_waited_for() || self.watch.is_leased(now) {
+        if self.is_gone() || self.is_attended(now) {
             return Looked::NotHere;
         }
         self.look_once(now, 1)

@@ -9,7 +9,7 @@ use transom_wire::Time;
 use super::harness::*;
 use crate::driver::{Looked, Source, SpinWindow};
 use crate::raw::{Options, Path, Sink, Spin};
-use crate::{CompletionKind, NotifyKind, Operation, Status};
+use crate::{Completion, CompletionKind, NotifyKind, Operation, Status};
 
 const FOR_EVER: Spin = Spin::For(Duration::from_secs(3600));
 
@@ -135,6 +135,24 @@ fn other_links_are_served_meanwhile() {
             read(from, to, 2);
         }
         read(&active, &passive, 2);
+    }
+}
+
+/// A thread that waits has said that it sleeps, and one that polls has taken the link over: nobody says for them
+/// that the peer need not wake it.
+#[test]
+fn a_link_that_a_thread_waits_for_does_not_stay_awake_for_another_one() {
+    for path in [Path::Auto, Path::Tcp] {
+        let (_active, passive, _) = pair_with(Spin::Off, path);
+        let link = passive.qp.0.qp.link().unwrap();
+        let waiting = link.wait_here();
+        assert!(!link.stay_awake());
+        drop(waiting);
+        until("the lease has lapsed", || link.stay_awake());
+        until("a thread that polls holds it", || {
+            assert_eq!(passive.cq.poll(&mut [Completion::default()]), 0);
+            !link.stay_awake()
+        });
     }
 }
 
