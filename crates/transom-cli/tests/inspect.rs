@@ -158,7 +158,7 @@ fn a_process_that_was_not_asked_to_does_not_answer() {
     let runtime = Runtime::new("quiet");
     let mut command = runtime.command();
     let server = Server::of(command.args(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]));
-    assert!(runtime.run(&["ps"]).out.contains("TRANSOM_INSPECT=1"));
+    assert!(listed(&runtime.run(&["ps", "--json"])).is_empty());
     let pid = server.child.id().to_string();
     runtime.run(&["show", &pid]).failed(3, &[&pid, "TRANSOM_INSPECT=1"]);
     assert_eq!(runtime.run(&["show", "--json", "--metrics", &pid]).code, 2);
@@ -315,6 +315,32 @@ fn a_silent_process_keeps_no_other_from_the_list() {
     }
     assert_eq!(listed(&runtime.run(&["ps", "--json"])), [1, 2, 3, 4]);
     all.into_iter().for_each(|one| one.join().unwrap());
+}
+
+/// A process of the same user leaves more silent sockets than can be asked, in the names of others: those are
+/// listed and shown all the same, and the silent process is named.
+#[test]
+fn many_silent_sockets_of_a_process_hide_no_other() {
+    const MANY: u32 = 700;
+    let runtime = Runtime::new("crowd");
+    let lives = runtime.server(&[]);
+    let pid = lives.child.id();
+    let folder = runtime.0.join("transom");
+    let all: Vec<_> = (0..MANY)
+        .map(|number| {
+            let name = if number < 10 { pid } else { u32::MAX - number };
+            UnixListener::bind(folder.join(format!("{name}-{number}.sock"))).unwrap()
+        })
+        .collect();
+    let ran = runtime.run(&["ps", "--json"]);
+    assert_eq!(listed(&ran), [u64::from(pid)]);
+    let json = ran.json();
+    let silent = json["silent"].as_array().unwrap();
+    let me = silent.iter().find(|one| one["pid"] == std::process::id()).expect("it is named");
+    assert!(me["why"].as_str().unwrap().contains("said nothing"), "{me}");
+    let shown = runtime.run(&["show", &pid.to_string(), "--json"]);
+    assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    drop(all);
 }
 
 /// The answer of an engine that is none, at a socket of its own.

@@ -1,7 +1,9 @@
 //! Asking processes.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read};
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,8 +21,10 @@ const WHOLE: Limits = Limits { bytes: 256 << 20, time: Duration::from_secs(60) }
 const MOST_RECORDS: usize = 600_000;
 /// Bytes read of an answer of which the first record is wanted.
 const FIRST: Limits = Limits { bytes: LONGEST_LINE, time: Duration::from_secs(10) };
-/// Processes that are asked for their first records at the same time.
-const ASKED_AT_ONCE: usize = 32;
+/// Sockets that are asked for their first records at the same time.
+const ASKED_AT_ONCE: usize = 128;
+/// Sockets of one process that are asked before those of all others have been.
+const SHARE: usize = 8;
 
 /// How much is read of an answer, and for how long of all answers together. A process may say what it likes, for
 /// as long as it likes, through as many sockets.
@@ -68,6 +72,8 @@ pub enum AskError {
     Version(u32),
     /// A line of the answer is no record.
     Garbled(String),
+    /// The process was not asked: too many others were silent.
+    NotAsked,
     /// The system failed.
     System(io::Error),
 }
@@ -88,6 +94,9 @@ impl std::fmt::Display for AskError {
                 "its records have version {version}, and this program knows version {VERSION}"
             ),
             AskError::Garbled(why) => write!(f, "what it says cannot be read: {why}"),
+            AskError::NotAsked => f.write_str(
+                "it was not asked, because so many others are silent; transom show asks it",
+            ),
             AskError::System(error) => error.fmt(f),
         }
     }
@@ -111,11 +120,21 @@ impl From<io::Error> for AskError {
 #[must_use]
 pub fn processes() -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
-    for (pid, process) in first_records(open_sockets(|_| true)) {
+    let answers = first_records(sockets(|_| true).into());
+    let proven: Vec<u32> =
+        answers.iter().filter(|one| one.is_proven()).map(|one| one.pid).collect();
+    for First { pid, holder, process } in answers {
         // The socket was open, and the last adapter behind it ended at this moment.
         if matches!(process, Err(AskError::CutShort)) {
             continue;
         }
+        // Any process of this user can leave a socket in the name of another.
+        let foreign = holder.is_some_and(|holder| holder != pid);
+        let pid = match &process {
+            Ok(_) if foreign && proven.contains(&pid) => continue,
+            Err(AskError::Silent) => holder.unwrap_or(pid),
+            _ => pid,
+        };
         match all.iter_mut().find(|found| found.pid == pid) {
             Some(Found { process: Ok(before), .. }) if process.is_ok() => {
                 before.add(&process.unwrap_or_default());
@@ -129,20 +148,54 @@ pub fn processes() -> Vec<Found> {
     all
 }
 
+/// The first record that came through a socket.
+#[derive(Debug)]
+struct First {
+    /// The process whose number the socket has in its name.
+    pid: u32,
+    /// The process that has made it, as the kernel says, if it does.
+    holder: Option<u32>,
+    process: Result<Process, AskError>,
+}
+
+impl First {
+    /// The process in the socket's name has answered.
+    fn is_proven(&self) -> bool {
+        self.process.is_ok() && self.holder == Some(self.pid)
+    }
+}
+
+/// A socket that is to be asked.
+#[derive(Debug)]
+struct Socket {
+    pid: u32,
+    path: PathBuf,
+    /// Others come first.
+    put_off: bool,
+}
+
+/// Sockets that are to be asked, and what came of those that were.
+#[derive(Debug)]
+struct Asking {
+    rest: VecDeque<Socket>,
+    answers: Vec<First>,
+    /// How many sockets of each process are being asked, or were silent.
+    silent: HashMap<u32, usize>,
+}
+
 /// The first record of each answer. Many are asked at a time, so that those that are silent cost their time
-/// together.
-fn first_records(
-    sockets: Vec<(u32, Result<Stream, AskError>)>,
-) -> Vec<(u32, Result<Process, AskError>)> {
+/// together, and few of one process, so that it takes no other's turn.
+fn first_records(rest: VecDeque<Socket>) -> Vec<First> {
     let until = Instant::now() + FIRST.time;
-    let count = sockets.len();
-    let (rest, answers) = (Mutex::new(sockets.into_iter()), Mutex::new(Vec::new()));
-    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let count = rest.len();
+    let asking = Mutex::new(Asking { rest, answers: Vec::new(), silent: HashMap::new() });
     let work = || {
-        while let Some((pid, stream)) = next() {
-            let ask = |stream| Lines::of(stream, FIRST.bytes, until).process();
-            let answer = (pid, stream.and_then(ask));
-            answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+        loop {
+            let next = locked(&asking).rest.pop_front();
+            let Some(socket) = next else { break };
+            if let Some(first) = ask_first(&asking, socket, until) {
+                locked(&asking).answers.push(first);
+            }
         }
     };
     thread::scope(|scope| {
@@ -154,7 +207,39 @@ fn first_records(
         }
         work();
     });
-    answers.into_inner().unwrap_or_else(PoisonError::into_inner)
+    asking.into_inner().unwrap_or_else(PoisonError::into_inner).answers
+}
+
+fn locked(asking: &Mutex<Asking>) -> MutexGuard<'_, Asking> {
+    asking.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What comes of one socket. `None`: nobody is there, or its turn comes later.
+fn ask_first(asking: &Mutex<Asking>, socket: Socket, until: Instant) -> Option<First> {
+    let pid = socket.pid;
+    if Instant::now() >= until {
+        return Some(First { pid, holder: None, process: Err(AskError::NotAsked) });
+    }
+    let (stream, holder) = match open(&socket.path)? {
+        Ok(open) => open,
+        Err(error) => return Some(First { pid, holder: None, process: Err(error) }),
+    };
+    if let Some(holder) = holder {
+        let mut asking = locked(asking);
+        let silent = asking.silent.entry(holder).or_default();
+        if *silent >= SHARE && !socket.put_off {
+            asking.rest.push_back(Socket { put_off: true, ..socket });
+            return None;
+        }
+        *silent += 1;
+    }
+    let process = Lines::of(stream, FIRST.bytes, until).process();
+    if let Some(holder) = holder.filter(|_| !matches!(process, Err(AskError::Silent)))
+        && let Some(silent) = locked(asking).silent.get_mut(&holder)
+    {
+        *silent -= 1;
+    }
+    Some(First { pid, holder, process })
 }
 
 /// Everything that one process says.
@@ -164,7 +249,19 @@ fn first_records(
 pub fn ask(pid: u32) -> Result<Answer, AskError> {
     let mut answers = Vec::new();
     let until = Instant::now() + WHOLE.time;
-    for (_, stream) in open_sockets(|number| number == pid) {
+    let (mut proven, mut others) = (Vec::new(), Vec::new());
+    for socket in sockets(|number| number == pid) {
+        match open(&socket.path) {
+            None => {}
+            Some(Ok((stream, Some(holder)))) if holder == pid => proven.push(Ok(stream)),
+            Some(opened) if others.len() < ASKED_AT_ONCE => {
+                others.push(opened.map(|(stream, _)| stream));
+            }
+            Some(_) => {}
+        }
+    }
+    // Any process of this user can leave a socket in the name of another.
+    for stream in if proven.is_empty() { others } else { proven } {
         match stream.and_then(|stream| answer(stream, WHOLE.bytes, until)) {
             Ok(answer) => answers.push(answer),
             // The last adapter behind this socket ended at this moment.
@@ -223,24 +320,27 @@ impl Answer {
     }
 }
 
-/// Connections to the sockets of such processes. A socket without a listener is removed: a name is
-/// never used twice, so no later process has it.
-fn open_sockets(wanted: impl Fn(u32) -> bool) -> Vec<(u32, Result<Stream, AskError>)> {
-    let sockets = Folder::existing().into_iter().flat_map(|folder| folder.sockets());
-    let mut open = Vec::new();
-    for (pid, path) in sockets.filter(|(pid, _)| wanted(*pid)) {
-        match connect(&path, PATIENCE) {
-            Ok(Some(stream)) => open.push((pid, Ok(stream))),
-            Ok(None) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                let _ = std::fs::remove_file(&path);
-            }
-            // Removed since the folder was read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => open.push((pid, Err(error.into()))),
+/// The sockets of such processes, by the number in their names.
+fn sockets(wanted: impl Fn(u32) -> bool) -> Vec<Socket> {
+    let all = Folder::existing().into_iter().flat_map(|folder| folder.sockets());
+    let socket = |(pid, path)| Socket { pid, path, put_off: false };
+    all.filter(|(pid, _)| wanted(*pid)).map(socket).collect()
+}
+
+/// A connection to a socket, and the process that has made it. `None`: nobody listens there, or another user
+/// does. A socket without a listener is removed: a name is never used twice, so no later process has it.
+#[allow(clippy::type_complexity, reason = "a result of an option of a pair")]
+fn open(path: &Path) -> Option<Result<(Stream, Option<u32>), AskError>> {
+    match connect(path, PATIENCE) {
+        Ok(stream) => stream.map(Ok),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path);
+            None
         }
+        // Removed since the folder was read.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(error.into())),
     }
-    open
 }
 
 /// A connection with a last moment.

@@ -5,21 +5,26 @@ pub(crate) use std::os::unix::net::UnixStream as Stream;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::folder::user;
 
-/// `None` if another user listens there. Never waits for the process; a read of
-/// what it says waits no longer than `patience`.
-pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<Option<Stream>> {
+/// A connection, and the process that listens there, if the kernel names it: one of another PID namespace has no
+/// number here. `None` if another user listens there. Never waits for the process; a read of what it says
+/// waits no longer than `patience`.
+pub(crate) fn connect(
+    path: &Path,
+    patience: Duration,
+) -> io::Result<Option<(Stream, Option<u32>)>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    if sockopt::socket_peercred(&socket)?.uid.as_raw() != user() {
+    let listener = transom_os::peers::peer(&socket)?;
+    if listener.user != user() {
         return Ok(None);
     }
     let stream = Stream::from(socket);
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(patience))?;
-    Ok(Some(stream))
+    Ok(Some((stream, listener.process)))
 }

@@ -15,6 +15,9 @@ impl io::Read for Stream {
 }
 
 /// Refused.
-pub(crate) fn connect(_path: &Path, _patience: Duration) -> io::Result<Option<Stream>> {
+pub(crate) fn connect(
+    _path: &Path,
+    _patience: Duration,
+) -> io::Result<Option<(Stream, Option<u32>)>> {
     Err(io::ErrorKind::Unsupported.into())
 }
