@@ -36,22 +36,27 @@ impl Adapter {
     }
 
     /// Whether a process of this network namespace that counts holds one of these names. Where the kernel does not
-    /// say whose names are (before Linux 5.3, or without `unix_diag`): none.
+    /// say whose names are (before Linux 5.3, or without `unix_diag`), or there are more sockets than are
+    /// looked at: none that is known.
     #[must_use]
     pub fn is_a_name_held(names: &[String], whose: NamesOf) -> bool {
-        holders(names).iter().any(|one| whose.counts(one.user))
+        holders(names).found.iter().any(|one| whose.counts(one.user))
     }
 
     /// The port that the holder of the first of these names tells that has one of this user's or root's.
-    #[must_use]
-    pub fn port_of_names(names: &[String]) -> Option<u16> {
-        let found = holders(names);
+    ///
+    /// # Errors
+    /// None is known, and there are more sockets than are looked at.
+    #[allow(clippy::result_unit_err, reason = "there is no more to say")]
+    pub fn port_of_names(names: &[String]) -> std::result::Result<Option<u16>, ()> {
+        let sys::NameHolders { found, whole } = holders(names);
         let trusted = found.iter().filter(|one| NamesOf::OursAndRoot.counts(one.user));
-        Some(trusted.min_by_key(|one| (one.name, !sys::is_our_user(one.user)))?.number)
+        let first = trusted.min_by_key(|one| (one.name, !sys::is_our_user(one.user)));
+        first.map(|one| Some(one.number)).or(whole.then_some(None)).ok_or(())
     }
 }
 
-fn holders(names: &[String]) -> Vec<sys::NameHolder> {
+fn holders(names: &[String]) -> sys::NameHolders {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    sys::holders(&names).unwrap_or_default()
+    sys::holders(&names).unwrap_or(sys::NameHolders { found: Vec::new(), whole: true })
 }

@@ -100,12 +100,10 @@ pub use io::{IoError, Options, Progress};
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
 pub(crate) use lent::{Borrowed, Lent};
-pub(crate) use local::{Local, LocalListener};
+pub(crate) use local::{Local, LocalListener, Rung};
 pub use maps::PageError;
 pub use message::{IpFields, Message};
-#[cfg(windows)]
-pub(crate) use names::NameHolder;
-pub(crate) use names::{Name, holders};
+pub(crate) use names::{Name, NameHolders, holders};
 #[cfg(test)]
 #[cfg(not(windows))]
 pub(crate) use pages::hold as hold_maps;
@@ -124,6 +122,4 @@ pub(crate) use region::{Region, try_to_share};
 pub(crate) use releases::{GivingBack, ReleaseKeeper, is_behind};
 pub(crate) use socket::INET6;
 pub use socket::{Bytes, Listener, ReservedPort, Stream, check_local, route_to};
-#[cfg(not(windows))]
-pub(crate) use transom_os::answers::NameHolder;
 pub(crate) use transom_os::answers::ReceiveBuffer;

@@ -189,8 +189,14 @@ pub(super) fn find(context: &Context, mut peer: SocketAddr) -> SocketAddr {
     if is_here(context, ip) {
         let all = ALL.into_iter().filter(|all| of_one_family(*all, ip));
         let names = std::iter::once(ip).chain(all).map(|ip| told(SocketAddr::new(ip, peer.port())));
-        if let Some(port) = raw::Adapter::port_of_names(&names.collect::<Vec<_>>()) {
-            peer.set_port(port);
+        match raw::Adapter::port_of_names(&names.collect::<Vec<_>>()) {
+            Ok(Some(port)) => peer.set_port(port),
+            Ok(None) => {}
+            Err(()) => explain::line(&format!(
+                "this host has more Unix sockets than are looked at for a name: rdma_cm's port {} is taken \
+                 to be the TCP port of that number",
+                peer.port()
+            )),
         }
     }
     peer

@@ -11,6 +11,13 @@ pub(crate) struct NameHolder {
     pub(crate) number: u16,
 }
 
+/// Holders of names.
+#[derive(Debug)]
+pub(crate) struct NameHolders {
+    pub(crate) found: Vec<NameHolder>,
+    pub(crate) whole: bool,
+}
+
 /// A name that this process holds. There is none on this system.
 #[derive(Debug)]
 pub(crate) enum Name {}
@@ -27,6 +34,6 @@ impl Name {
 }
 
 /// Refused.
-pub(crate) fn holders(_names: &[&str]) -> Result<Vec<NameHolder>, IoError> {
+pub(crate) fn holders(_names: &[&str]) -> Result<NameHolders, IoError> {
     Err(UNSUPPORTED)
 }
