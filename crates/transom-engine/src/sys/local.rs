@@ -124,6 +124,17 @@ impl Drop for LocalListener {
     }
 }
 
+/// What lay in a connection that rings.
+#[derive(Debug)]
+pub(crate) struct Rung {
+    /// The other side has ended.
+    pub(crate) ended: bool,
+    /// A descriptor, behind which there may be more.
+    pub(crate) fd: Option<Fd>,
+    /// A descriptor lies there, for which this process has no place. All of it is left.
+    pub(crate) starved: bool,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Local(Fd);
@@ -146,13 +157,12 @@ impl Local {
 
     /// The user at the other end, as the kernel noted when it connected or began to listen.
     pub(crate) fn user(&self) -> Option<u32> {
-        sockopt::socket_peercred(&self.0).ok().map(|who| who.uid.as_raw())
+        transom_os::peers::peer(&self.0).ok().map(|peer| peer.user)
     }
 
     /// The process at the other end, of the same moment.
     pub(crate) fn process(&self) -> Option<u32> {
-        let process = sockopt::socket_peercred(&self.0).ok()?.pid;
-        u32::try_from(process.as_raw_nonzero().get()).ok()
+        transom_os::peers::peer(&self.0).ok()?.process
     }
 
     /// Send `bytes` (few: they fit) and a descriptor.
@@ -224,15 +234,21 @@ impl Local {
         let _ = net::send(&self.0, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// Forget that it rang. `false`: the other side has ended. A descriptor that came with it is the second
-    /// value, behind which there may be more.
-    pub(crate) fn silence(&self) -> (bool, Option<Fd>) {
+    /// Forget that it rang.
+    pub(crate) fn silence(&self) -> Rung {
         let mut room = [0; 256];
         perturb();
         match self.receive_handover(&mut room) {
-            Ok((count, fd)) => (count > 0, fd),
-            Err(e) => (matches!(e, IoError::NotNow | IoError::Exhausted), None),
+            Ok((count, fd)) => Rung { ended: count == 0, fd, starved: false },
+            Err(IoError::Exhausted) => Rung { ended: self.is_hung_up(), fd: None, starved: true },
+            Err(e) => Rung { ended: e != IoError::NotNow, fd: None, starved: false },
         }
+    }
+
+    /// Whether the other side will say nothing more, whatever lies here unread.
+    fn is_hung_up(&self) -> bool {
+        let mut end = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        matches!(poll(&mut end, Some(&Timespec::default())), Ok(1..))
     }
 
     /// Say that no more will come. What was written before still counts.
@@ -318,28 +334,28 @@ mod tests {
         active.hand_over(&[1], &one).unwrap();
         active.ring();
         active.hand_over(&[1], &one).unwrap();
-        let come = (0..4).filter(|_| passive.silence().1.is_some()).count();
-        assert_eq!((come, passive.silence().0), (2, true));
+        let come = (0..4).filter(|_| passive.silence().fd.is_some()).count();
+        assert_eq!((come, passive.silence().ended), (2, false));
     }
 
     #[test]
     fn it_rings_it_falls_silent_it_ends() {
         let (_listener, active, passive) = pair("bell");
-        assert!(passive.silence().0, "nothing yet");
+        assert!(!passive.silence().ended, "nothing yet");
         for _ in 0..100_000 {
             active.ring(); // never blocks
         }
-        while passive.silence().0 && active.user().is_some() {
+        while !passive.silence().ended && active.user().is_some() {
             if rustix::net::recv(passive.fd(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT)
                 .is_err()
             {
                 break;
             }
         }
-        assert!(passive.silence().0);
+        assert!(!passive.silence().ended);
         drop(active);
         // The thread for releases closes it.
-        while passive.silence().0 {
+        while !passive.silence().ended {
             std::thread::yield_now();
         }
     }

@@ -113,6 +113,8 @@ pub(crate) struct LinkState {
     pub(crate) partial: Vec<u8>,
     /// A message waited for a receive: `partial` may hold whole frames.
     pub(crate) read_paused: bool,
+    /// A thread that waits is to wait for the link's descriptor: as of the last [`Link::rearm`].
+    hears: bool,
     pub(crate) out: Buffer,
     /// Bytes of `out` that were written.
     pub(crate) written: usize,
@@ -238,6 +240,7 @@ impl Link {
             reason,
             partial: Vec::new(),
             read_paused: false,
+            hears: true,
             out: Buffer { bytes: Vec::new(), limit: OUT },
             written: 0,
             more: false,

@@ -7,6 +7,7 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::pass::Pass;
+use super::rings::Rings;
 use super::work::{Then, Work};
 use super::{Link, LinkPhase, LinkState, NEVER};
 
@@ -43,6 +44,13 @@ impl Link {
             self.stuck.store(stuck, Ordering::Relaxed);
         }
         self.note_deadline(state, now, work);
+        let starved = state.carrier.rings().and_then(Rings::starved);
+        if let Some(when) = starved {
+            // Whoever waits for the descriptor would find it ready again and again.
+            self.shared.say_starved();
+            self.note(when);
+        }
+        state.hears = starved.is_none() && state.connection.wants_read();
         self.follow_descriptor(state, now, rests);
         self.arm(state, now, (rests, stuck));
         let waited = self.is_waited_for();
@@ -81,7 +89,7 @@ impl Link {
     /// A thread that waits for a descriptor is to wait for another one, or for none, if that has changed.
     fn follow_descriptor(&self, state: &mut LinkState, now: Time, rests: bool) {
         let moved = state.carrier.take_moved();
-        if (self.set_read_paused(!state.connection.wants_read()) || moved)
+        if (self.set_read_paused(!state.hears) || moved)
             && self.is_waited_for()
             && let Some(qp) = &state.qp
         {
@@ -101,7 +109,7 @@ impl Link {
             return;
         }
         let established = state.phase != LinkPhase::Connecting || asked;
-        let read = state.connection.wants_read() && !self.is_waited_for() && established;
+        let read = state.hears && !self.is_waited_for() && established;
         if read || stuck {
             self.leave_unaccepted(state);
             let _ = self.home(state).arm(self.fd(), self.key, read, stuck);

@@ -13,13 +13,15 @@ use transom_wire::{Message, MessageId, Time, Wire};
 use super::lending::{Lending, LinkMemory};
 use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
-use crate::sys::{self, GivingBack, Host, Local, Region};
+use crate::sys::{self, GivingBack, Host, Local, Region, Rung};
 use crate::{Connection, Direct, Output};
 
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
 /// How often a thread that never sleeps asks whether the other side has ended.
 const LOOK: Duration = Duration::from_millis(10);
+/// Pause before a descriptor of the peer's is fetched again for which this process had no place.
+const STARVED: Duration = Duration::from_millis(5);
 /// A data area that was in use is given back after so long without payload.
 const TIDY: Duration = Duration::from_secs(1);
 
@@ -35,6 +37,9 @@ pub(crate) struct Rings {
     /// When to ask again whether the other side has ended, and whether it has.
     look: Time,
     pub(super) over: bool,
+    /// This process had no place for a descriptor that lies in the socket, so that nothing behind it is heard:
+    /// when to look again.
+    starved: Option<Time>,
     /// How much had gone through our data area when it was last asked about and given back; since when.
     used: u64,
     tidied: u64,
@@ -55,6 +60,7 @@ impl Rings {
             moved: true,
             look: Time(0),
             over: false,
+            starved: None,
             used: 0,
             tidied: 0,
             since: Time(0),
@@ -101,14 +107,21 @@ impl Rings {
     /// Ask the socket whether the other side has ended, and forget that it rang.
     pub(super) fn ask(&mut self, bell: &Local, now: Time) {
         self.look = now.after(LOOK);
+        self.starved = None;
         for _ in 0..Lending::AT_ONCE {
-            let (here, fd) = bell.silence();
-            self.over |= !here;
+            let Rung { ended, fd, starved } = bell.silence();
+            self.over |= ended;
+            self.starved = starved.then(|| now.after(STARVED));
             let Some(fd) = fd else { break };
             let mapped = self.lending.on_descriptor(&mut self.duplex, fd);
             // Whatever it is, it waits to be released, and its sender may have more of them.
             self.over |= !mapped && sys::is_behind();
         }
+    }
+
+    /// Nothing in the socket is heard until then, because this process has no more descriptors.
+    pub(super) fn starved(&self) -> Option<Time> {
+        self.starved
     }
 
     /// Take the regions that the peer has handed over, before a record names one.

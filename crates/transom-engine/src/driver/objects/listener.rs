@@ -172,6 +172,7 @@ impl Listener {
         match next {
             Ok((stream, peer)) => self.let_in(stream, peer, upgrades.err()),
             Err(IoError::Exhausted) => {
+                self.shared.say_starved();
                 return self.shared.note(self.key, sys::now().after(RETRY));
             }
             // No connection is pending, or it was reset before the accept.

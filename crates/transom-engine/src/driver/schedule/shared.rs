@@ -124,6 +124,18 @@ impl Shared {
         self.denials().record(DenialRecord { time, peer, queue_pair, request, cause });
     }
 
+    /// This process has no descriptor for what a peer hands over, or for one more connection.
+    #[cold]
+    pub(crate) fn say_starved(&self) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if self.options.explain_calls && !SAID.swap(true, Ordering::Relaxed) {
+            transom_os::say!(
+                "transom: this process has no descriptor left (`ulimit -n`): connections, and memory of peers, \
+                 wait until it has"
+            );
+        }
+    }
+
     /// Everything, and a background thread that runs until [`Shared::stop`].
     /// `watch`: tells when the address goes.
     pub(crate) fn start(

@@ -1,7 +1,7 @@
 //! Shared regions: memory that the peer's process maps, so that it copies once.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::net::RecvFlags;
 use transom_memory::{Rights, Token};
@@ -12,7 +12,7 @@ use super::rings::{process, read_note};
 use super::users::{become_another_user, is_root};
 use crate::raw::{Options, SharedMemory};
 use crate::sys::host::hook;
-use crate::sys::{Lent, hit};
+use crate::sys::{Lent, cpu_time, hit};
 use crate::{CompletionKind, Data, DenialCause, Flags, Operation, Request, Status};
 
 const LENGTH: usize = 300_000;
@@ -84,6 +84,59 @@ fn bytes_of_a_shared_region_cross_without_the_ring() {
     active.post(Operation::Write { token: window.0, address: to.address() }, &[from.sge(0, 4095)]);
     active.expect(CompletionKind::Write);
     assert!(placed(&active) > before);
+}
+
+/// Take every descriptor that this process may have; drop them to have some again.
+fn no_descriptors() -> Vec<std::fs::File> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limits = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(200), ..limits }).unwrap();
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+/// A region is handed over to a process that has no descriptor for it: everything arrives meanwhile, no
+/// thread looks for it again and again, the end of the peer is seen, and the region is taken later.
+#[test]
+fn a_process_without_descriptors_neither_spins_nor_misses_anything() {
+    const WATCHED: Duration = Duration::from_secs(1);
+    if !alone("shared_memory::a_process_without_descriptors_neither_spins_nor_misses_anything") {
+        return;
+    }
+    let (active, passive) = pair_with(&process());
+    let regions = [shared(&active), shared(&active)];
+    let to = passive.buffer(LENGTH);
+    let window = passive.window(&to, Rights::REMOTE_WRITE);
+    let link = passive.qp.0.qp.link().unwrap();
+    let send = || {
+        passive.qp.post_receive(1, &[to.all()]).unwrap();
+        active.post(Operation::Send, &[regions[0].1.sge(0, 8)]);
+        passive.expect(CompletionKind::Receive);
+        active.expect(CompletionKind::Send);
+    };
+    send();
+    let (sink, gone) = signal();
+    passive.connector.notify_disconnect(sink).unwrap();
+    for (round, (_, from)) in regions.iter().enumerate() {
+        let all = no_descriptors();
+        assert_eq!(write(&active, (from, &to), window, round), Status::Success);
+        assert!(to.bytes().iter().enumerate().all(|(at, b)| *b == (at * 7 + round) as u8));
+        until("a thread that waits hears nothing", || link.wait_here().interest().is_none());
+        let before = cpu_time();
+        std::thread::sleep(WATCHED);
+        let spent = cpu_time() - before;
+        assert!(spent < WATCHED / 10, "{spent:?}");
+        send();
+        assert_eq!(link.overview().borrowed.0, round, "there is no descriptor for it");
+        if round == 0 {
+            drop(all);
+            until("the region is taken", || link.overview().borrowed.0 == 1);
+            until("a thread that waits hears", || link.wait_here().interest().is_some());
+            assert_eq!(write(&active, (from, &to), window, 9), Status::Success);
+        } else {
+            active.qp.0.qp.link().unwrap().fail(crate::EndReason::Link(Status::Canceled));
+            assert_eq!(gone.wait(), Status::Success);
+        }
+    }
 }
 
 /// The bytes of one Read from `from`, of whatever round, to `to`.

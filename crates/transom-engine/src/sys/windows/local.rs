@@ -32,6 +32,14 @@ impl LocalListener {
     }
 }
 
+/// What lay in a connection that rings.
+#[derive(Debug)]
+pub(crate) struct Rung {
+    pub(crate) ended: bool,
+    pub(crate) fd: Option<Fd>,
+    pub(crate) starved: bool,
+}
+
 /// A connection. There is none on this system.
 #[derive(Debug)]
 pub(crate) enum Local {}
@@ -62,7 +70,7 @@ impl Local {
         match *self {}
     }
 
-    pub(crate) fn silence(&self) -> (bool, Option<Fd>) {
+    pub(crate) fn silence(&self) -> Rung {
         match *self {}
     }
 
