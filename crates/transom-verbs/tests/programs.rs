@@ -5,12 +5,12 @@
 mod support;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::fs::{XattrFlags, setxattr};
 
@@ -332,6 +332,35 @@ fn ids_their_events_and_their_ends() {
         return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
     }
     run("ids");
+}
+
+/// Verbs V131: Requests that the backlog has turned away are counted as those, and not as the program's.
+#[test]
+fn what_a_backlog_turns_away_is_counted() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    let Some(program) = support::compile(&source("ids"), "backlog") else { return };
+    let mut program = Command::new(&program)
+        .arg("backlog")
+        .env("LD_LIBRARY_PATH", support::libraries())
+        .env("TRANSOM_INSPECT", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap() == "it is done"));
+    let answer = transom_inspect::ask(program.id()).unwrap();
+    let counters = answer.records.iter().find_map(|record| match record {
+        transom_inspect::Record::Adapter(adapter) => Some(&adapter.counters),
+        _ => None,
+    });
+    // Those that backlog() has fetched, it has destroyed.
+    let counted = counters.map(|counters| (counters.refused_backlog, counters.refused_by_program));
+    assert_eq!(counted, Some((2, 3)));
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
 }
 
 /// Verbs V25, Verbs V62, Verbs V77, Verbs V112, Verbs V114, Verbs V118, Verbs V120, Verbs V130.

@@ -39,6 +39,7 @@ pub(crate) use capture::begin as begin_capture;
 pub(crate) use config::options::status_of;
 pub(crate) use grants::{begin as begin_ledger, end as end_ledger};
 pub(crate) use inspect::{begin as begin_inspection, end as end_inspection, open_metrics};
+pub(crate) use limits::refused_connects::ConnectRefusal;
 pub(crate) use link::Link;
 pub(crate) use link::notifications::Notifications;
 pub(crate) use objects::connector::Connector;

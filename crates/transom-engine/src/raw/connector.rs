@@ -8,7 +8,7 @@ use transom_wire::Facts;
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, ReadLimits, ReservedPort, Result, Sink};
-use crate::driver::{self, PathReason, Silence};
+use crate::driver::{self, ConnectRefusal, PathReason, Silence};
 use crate::tables::ConnectorState;
 use crate::{DenialRecord, EndReason, Status};
 
@@ -218,7 +218,18 @@ impl Connector {
     /// gone; `InvalidBufferSize`; `DeviceRemoved` once the address has gone, `Forked` in a forked
     /// child.
     pub fn reject(&self, private: &[u8]) -> Result<()> {
-        self.present()?.reject(private).map_err(|s| self.failed(s, "reject"))
+        let why = ConnectRefusal::ByProgram;
+        self.present()?.reject(private, why).map_err(|s| self.failed(s, "reject"))
+    }
+
+    /// Reject a request because as many wait for the program as its backlog takes: it is counted as one that
+    /// the listener's own backlog has turned away.
+    ///
+    /// # Errors
+    /// As [`Connector::reject`].
+    pub fn turn_away(&self) -> Result<()> {
+        let why = ConnectRefusal::Backlog;
+        self.present()?.reject(&[], why).map_err(|s| self.failed(s, "reject"))
     }
 
     /// Call `sink` when the peer disconnects.

@@ -52,7 +52,7 @@ impl Id {
             (inner.channel.clone(), inner.place())
         };
         if place.is_none() {
-            let _ = connector.reject(&[]); // or the peer has gone
+            let _ = connector.turn_away(); // or the peer has gone
             return;
         }
         let id = Id::new(&self.context, &channel, false);

@@ -247,9 +247,18 @@ static void nulls(void) {
     FAILS("V120", rdma_get_cm_event(NULL, &event) == -1 ? errno : 0, EINVAL);
     FAILS("V120", rdma_ack_cm_event(NULL) == -1 ? errno : 0, EINVAL);
 }
-int main(void) {
+/* With an argument: as many Requests are turned away as backlog() says, and the process can be asked about it. */
+int main(int argc, char **argv) {
+    (void)argv;
     open_channels();
     open_listener(0);
+    if (argc > 1) {
+        backlog();
+        puts("it is done");
+        fflush(stdout);
+        getchar();
+        return finish();
+    }
     listener->context = &port;
     nulls();
     addresses();

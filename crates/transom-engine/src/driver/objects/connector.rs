@@ -369,12 +369,17 @@ impl Connector {
         result
     }
 
-    pub(crate) fn reject(self: &Arc<Connector>, private: &[u8]) -> Outcome<()> {
+    /// `why`: the reason that is counted, if it is a request.
+    pub(crate) fn reject(
+        self: &Arc<Connector>,
+        private: &[u8],
+        why: ConnectRefusal,
+    ) -> Outcome<()> {
         self.call(|machine, cx, state, _| {
             let asked = machine.state() == ConnectorState::Requested;
             machine.reject(cx, state.map(|s| &mut s.connection), private)?;
             if asked {
-                self.shared.refused_connects.count(ConnectRefusal::ByProgram);
+                self.shared.refused_connects.count(why);
             }
             Ok(())
         })
