@@ -18,6 +18,9 @@ pub(crate) fn connect(
 ) -> io::Result<Option<(Stream, Option<u32>)>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // A process could answer with some, and a read that takes the bytes beside one closes it: for as long as
+    // that process likes. Linux before 6.16 does not know this.
+    let _ = transom_os::peers::refuse_descriptors(&socket);
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     let listener = transom_os::peers::peer(&socket)?;
     if listener.user != user() {

@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket, in the kernel's words.
+//! Unix sockets between processes: the one at the other end, in the kernel's words, and what it may put there.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,6 +30,24 @@ pub fn peer(socket: impl AsFd) -> std::io::Result<Peer> {
     }
     let process = u32::try_from(found.pid).ok().filter(|number| *number != 0);
     Ok(Peer { user: found.uid, process })
+}
+
+/// Have the kernel refuse descriptors that are sent to this socket (SO_PASSRIGHTS, Linux 6.16): EPERM at their
+/// sender. They may take as long to close as that one likes. A connection that comes to a listener inherits it.
+///
+/// # Errors
+/// Of the system, which may be older.
+pub fn refuse_descriptors(socket: impl AsFd) -> std::io::Result<()> {
+    /// `asm-generic/socket.h`.
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let off: libc::c_int = 0;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: an integer that lives as long as the call.
+    let done = unsafe {
+        let (fd, from) = (socket.as_fd().as_raw_fd(), (&raw const off).cast());
+        libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, from, length)
+    };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

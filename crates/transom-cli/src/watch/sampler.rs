@@ -74,3 +74,49 @@ fn sample(begin: Instant, only: Option<u32>, records_of: Option<u32>) -> Sample 
     let records = answer.and_then(|(pid, answer)| Some((pid, answer.ok()?.records)));
     Sample { at: begin.elapsed(), processes, records }
 }
+
+#[cfg(test)]
+#[cfg(not(windows))]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// The first sample of which `wanted` makes something.
+    fn await_sample<T>(sampler: &Sampler, wanted: impl Fn(&Sample) -> Option<T>) -> T {
+        loop {
+            let sample = sampler.samples.recv().expect("the thread takes samples");
+            if let Some(found) = wanted(&sample) {
+                return found;
+            }
+        }
+    }
+
+    /// A process that says nothing, a socket that nobody has any more, and a process that ends.
+    #[test]
+    fn samples_come_whoever_is_silent_or_gone() {
+        let adapter = || transom::Adapter::options().inspect(true).open([127, 0, 0, 1].into());
+        let own = adapter().unwrap();
+        let me = std::process::id();
+        let folder = transom_inspect::Folder::of_user().unwrap();
+        let [silent, gone] = [1, 2].map(|number| {
+            let path = folder.path().join(format!("{}-{me}.sock", u32::MAX - number));
+            (UnixListener::bind(&path).unwrap(), path)
+        });
+        drop(gone.0);
+        let sampler = Sampler::start(None).unwrap();
+        let is_there = |sample: &Sample| {
+            sample.processes.iter().any(|(pid, process)| *pid == me && process.is_ok())
+        };
+        await_sample(&sampler, |sample| is_there(sample).then_some(()));
+        assert!(!gone.1.exists(), "a socket without a listener is taken away");
+        sampler.want(Some(me));
+        let records = await_sample(&sampler, |sample| sample.records.clone());
+        assert!(records.0 == me && records.1.len() > 2, "{records:?}");
+        let only = Sampler::start(Some(me)).unwrap();
+        await_sample(&only, |sample| is_there(sample).then_some(()));
+        drop(own);
+        await_sample(&only, |sample| sample.processes.is_empty().then_some(()));
+        std::fs::remove_file(silent.1).unwrap();
+    }
+}

@@ -28,9 +28,23 @@ use super::{Fd, IoError, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
 
-fn socket() -> Result<Fd> {
+/// Whether descriptors come through a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptors {
+    /// They may.
+    Taken,
+    /// None is wanted, and none can be put there, where the kernel knows how to prevent it.
+    Refused,
+}
+
+fn socket(descriptors: Descriptors) -> Result<Fd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(Fd::from(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?).foreign())
+    let fd = Fd::from(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?);
+    if descriptors == Descriptors::Refused {
+        // What comes nevertheless, with Linux before 6.16, is released as any.
+        let _ = transom_os::peers::refuse_descriptors(&fd);
+    }
+    Ok(fd.foreign())
 }
 
 fn named(name: &str) -> Result<SocketAddrUnix> {
@@ -44,17 +58,17 @@ pub(crate) struct LocalListener(Fd);
 
 impl LocalListener {
     /// Open a listener that peers find by `name`.
-    pub(crate) fn open(name: &str) -> Result<LocalListener> {
-        let fd = socket()?;
+    pub(crate) fn open(name: &str, descriptors: Descriptors) -> Result<LocalListener> {
+        let fd = socket(descriptors)?;
         net::bind(&fd, &named(name)?)?;
         net::listen(&fd, 1024)?;
         Ok(LocalListener(fd))
     }
 
     /// Open a listener at `path`, where a folder has to keep others away. Peers can connect from
-    /// the first moment at which the path exists.
+    /// the first moment at which the path exists, and hand over nothing.
     pub(crate) fn open_at(path: &Path) -> Result<LocalListener> {
-        let fd = socket()?;
+        let fd = socket(Descriptors::Refused)?;
         let unready = path.with_extension("new");
         net::bind(&fd, &SocketAddrUnix::new(&unready)?)?;
         net::listen(&fd, 64)?;
@@ -146,11 +160,11 @@ impl Local {
     }
 
     /// Connect to the listener that has `name`. Never waits.
-    pub(crate) fn connect(name: &str) -> Result<Local> {
+    pub(crate) fn connect(name: &str, descriptors: Descriptors) -> Result<Local> {
         if is_full() {
             return Err(IoError::Exhausted);
         }
-        let fd = socket()?;
+        let fd = socket(descriptors)?;
         net::connect(&fd, &named(name)?)?;
         Local::new(fd)
     }
@@ -285,8 +299,8 @@ mod tests {
 
     fn pair(name: &str) -> (LocalListener, Local, Local) {
         let name = format!("transom-test/{name}/{}", std::process::id());
-        let listener = LocalListener::open(&name).unwrap();
-        let active = Local::connect(&name).unwrap();
+        let listener = LocalListener::open(&name, Descriptors::Taken).unwrap();
+        let active = Local::connect(&name, Descriptors::Taken).unwrap();
         let passive = listener.accept().unwrap();
         (listener, active, passive)
     }
@@ -296,15 +310,37 @@ mod tests {
         let (listener, active, passive) = pair("user");
         assert_eq!((active.user(), passive.user()), (Some(user()), Some(user())));
         assert_eq!(listener.accept().unwrap_err(), IoError::NotNow);
-        let nobody = Local::connect("transom-test/nobody-listens-here");
+        let nobody = Local::connect("transom-test/nobody-listens-here", Descriptors::Taken);
         assert_eq!(nobody.unwrap_err(), IoError::Refused);
+    }
+
+    #[test]
+    fn a_socket_that_wants_no_descriptors_gets_none() {
+        let name = format!("transom-test/refused/{}", std::process::id());
+        let listener = LocalListener::open(&name, Descriptors::Refused).unwrap();
+        let active = Local::connect(&name, Descriptors::Refused).unwrap();
+        let (one, _two) = rustix::pipe::pipe().unwrap();
+        let one = Fd::from(one);
+        // The connection that waits to be accepted, and both ends behind that.
+        let before = active.hand_over(b"x", &one);
+        let passive = listener.accept().unwrap();
+        if transom_os::peers::refuse_descriptors(passive.fd()).is_err() {
+            return eprintln!("SKIPPED: this system does not know how to refuse descriptors");
+        }
+        let refused = [before, active.hand_over(b"x", &one), passive.hand_over(b"x", &one)];
+        assert!(refused.iter().all(Result::is_err), "{refused:?}");
+        assert_eq!(passive.send(b"y"), Ok(1));
+        let mut bytes = [0; 8];
+        assert_eq!(active.receive_within(&mut bytes, None), Ok(1));
+        assert_eq!(bytes[0], b'y');
+        assert_eq!(passive.receive_handover(&mut bytes).unwrap_err(), IoError::NotNow);
     }
 
     /// Both a thread that waits already, and one that comes behind the end.
     #[test]
     fn a_listener_that_is_shut_lets_its_threads_go() {
         let name = format!("transom-test/shut/{}", std::process::id());
-        let listener = LocalListener::open(&name).unwrap();
+        let listener = LocalListener::open(&name, Descriptors::Taken).unwrap();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| listener.wait().is_none());
             listener.shut();

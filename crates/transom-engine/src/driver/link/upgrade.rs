@@ -31,7 +31,7 @@ use super::rings::Rings;
 use super::{Link, LinkState};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
-use crate::sys::{self, Fd, IoError, Local, LocalListener, Region, kill_point};
+use crate::sys::{self, Descriptors, Fd, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
 /// How long the Request of a proven peer may take. The end of its process is seen, so that nothing is waited for
@@ -89,7 +89,7 @@ impl UpgradeListener {
         if let Some(reason) = options.tcp_only() {
             return Err(reason);
         }
-        match LocalListener::open(&name(address)) {
+        match LocalListener::open(&name(address), Descriptors::Taken) {
             Ok(socket) => {
                 let pending = PendingOffers::new(options.other_users);
                 Ok(UpgradeListener(Mutex::new(Some(Open { socket, pending }))))
@@ -162,7 +162,7 @@ fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
         IpAddr::V6(_) => all,
     };
     for address in [peer, (of_its_kind, port).into(), (all, port).into()] {
-        match Local::connect(&name(address)) {
+        match Local::connect(&name(address), Descriptors::Taken) {
             Ok(local) => return Ok(local),
             Err(IoError::Refused) => {}
             Err(IoError::NotNow) => return Err(PathReason::UpgradeListenerBusy),

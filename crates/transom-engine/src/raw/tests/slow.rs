@@ -17,7 +17,7 @@ use super::processes::{alone, connected_with, parent};
 use super::users::{become_another_user, is_root};
 use crate::driver::Link;
 use crate::raw::{Options, Path};
-use crate::sys::{IoError, Local, LocalListener, is_behind};
+use crate::sys::{Descriptors, IoError, Local, LocalListener, is_behind};
 use crate::{CompletionKind, Operation};
 
 /// Longer than any test waits.
@@ -60,8 +60,9 @@ fn give(to: impl AsFd, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | band;
     match rustix::net::sendmsg(&to, &[IoSlice::new(bytes)], &mut control, flags) {
         Ok(_) => {}
-        // Linux before 5.15 has no bytes out of band in these sockets; and the other side may be gone.
-        Err(Errno::OPNOTSUPP | Errno::PIPE) => {
+        // Linux before 5.15 has no bytes out of band in these sockets, some of which refuse descriptors; and
+        // the other side may be gone.
+        Err(Errno::OPNOTSUPP | Errno::PERM | Errno::PIPE) => {
             for socket in &sockets {
                 sockopt::set_socket_linger(socket, None).unwrap();
             }
@@ -127,7 +128,7 @@ fn another_user_s_descriptors_keep_no_connection_waiting() {
         become_another_user();
         let given: Vec<_> = WAYS
             .map(|way| {
-                let local = Local::connect(&name(at)).unwrap();
+                let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
                 give(local.fd(), way, &offer())
             })
             .into();
@@ -146,7 +147,7 @@ fn our_own_user_s_offers_keep_no_connection_waiting() {
     if let Some(at) = parent() {
         let given: Vec<_> = WAYS
             .map(|way| {
-                let local = Local::connect(&name(at)).unwrap();
+                let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
                 give(local.fd(), way, &offer())
             })
             .into();
@@ -175,7 +176,7 @@ fn keeps_no_connection_waiting(test: &str) {
     }
     let at = listener.address().unwrap();
     listener.close().unwrap();
-    drop(LocalListener::open(&name(at)).unwrap());
+    drop(LocalListener::open(&name(at), Descriptors::Taken).unwrap());
     write_once(&established);
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success());
@@ -233,10 +234,13 @@ fn no_thread_of_a_connection_releases_what_was_given() {
         return;
     }
     let at = "transom-test/slow";
-    let listener = LocalListener::open(at).unwrap();
+    let listener = LocalListener::open(at, Descriptors::Taken).unwrap();
     let mut others = Vec::new();
     for way in WAYS {
-        let (active, unaccepted) = (Local::connect(at).unwrap(), Local::connect(at).unwrap());
+        let (active, unaccepted) = (
+            Local::connect(at, Descriptors::Taken).unwrap(),
+            Local::connect(at, Descriptors::Taken).unwrap(),
+        );
         let passive = listener.accept().unwrap();
         others.push(give(active.fd(), way, &[1]));
         others.push(give(unaccepted.fd(), way, &[1]));
@@ -249,10 +253,10 @@ fn no_thread_of_a_connection_releases_what_was_given() {
         drop((active, passive));
     }
     drop(listener);
-    let listener = LocalListener::open(at).unwrap();
+    let listener = LocalListener::open(at, Descriptors::Taken).unwrap();
     let mut count = 0;
     let full = loop {
-        match Local::connect(at) {
+        match Local::connect(at, Descriptors::Taken) {
             Ok(local) => drop(local),
             Err(full) => break full,
         }
@@ -261,7 +265,7 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     };
     assert_eq!((full, is_behind()), (IoError::Exhausted, true));
     assert_eq!(listener.accept().unwrap_err(), IoError::Exhausted);
-    let shut = LocalListener::open("transom-test/shut").unwrap();
+    let shut = LocalListener::open("transom-test/shut", Descriptors::Taken).unwrap();
     shut.shut();
     assert!(shut.wait().is_none(), "a thread that waits there returns all the same");
     drop(others);
@@ -294,9 +298,9 @@ fn what_a_client_leaves_keeps_no_answer_waiting() {
     asks();
     // Nor do so many that upgrade sockets take no more.
     let at = "transom-test/slow-upgrades";
-    let upgrades = LocalListener::open(at).unwrap();
+    let upgrades = LocalListener::open(at, Descriptors::Taken).unwrap();
     while !is_behind() {
-        drop(Local::connect(at).unwrap());
+        drop(Local::connect(at, Descriptors::Taken).unwrap());
         let _ = upgrades.accept();
     }
     for _ in 0..300 {

@@ -16,7 +16,7 @@ use super::processes::{alone, child_of, connected_with, parent};
 use crate::Status;
 use crate::driver::Link;
 use crate::raw::{HalfOpen, Options, Path, PathReason};
-use crate::sys::{Local, LocalListener, Region, hit, now};
+use crate::sys::{Descriptors, Local, LocalListener, Region, hit, now};
 
 fn process() -> Options {
     Options { path: Path::Process, ..Options::from_env() }
@@ -110,19 +110,19 @@ fn what_is_no_proper_hand_over_is_declined() {
         ("memory that cannot be written", hello(NONCE, 0), vec![&frozen]),
     ];
     for (what, bytes, fds) in cases {
-        let local = Local::connect(&name(at)).unwrap();
+        let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
         if !bytes.is_empty() {
             hand_over_all(&local, &bytes, &fds);
         }
         assert_eq!(ask(at, NONCE).1, b'-', "{what}");
     }
     // Two hundred descriptors in one go: at most one of them is looked at, none is kept.
-    let local = Local::connect(&name(at)).unwrap();
+    let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
     hand_over_all(&local, b"no greeting", &many);
     assert_eq!(ask(at, NONCE).1, b'-');
     drop(local);
     // The right memory under another nonce; and once more, under its own, twice.
-    let local = Local::connect(&name(at)).unwrap();
+    let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
     hand_over_all(&local, &hello(NONCE, 0), &[&right]);
     assert_eq!(ask(at, *b"fedcba9876543210").1, b'-', "a nonce that nobody has brought");
     let (stream, answer) = ask(at, NONCE);
@@ -155,7 +155,7 @@ fn a_flood_of_offers_takes_bounded_room_and_ends() {
     let before = belongings().0;
     // More than the system keeps for us: the rest is turned away there.
     let mut offers = Vec::new();
-    while let Ok(local) = Local::connect(&name(at)) {
+    while let Ok(local) = Local::connect(&name(at), Descriptors::Taken) {
         offers.push(local);
         assert!(offers.len() < 5000, "the system keeps a bounded number");
     }
@@ -191,7 +191,7 @@ fn processes_that_have_proven_themselves_take_no_place_of_start_up() {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let slow: Vec<_> = (0..5_u8)
         .map(|turn| {
-            let local = Local::connect(&name(at)).unwrap();
+            let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
             hand_over_all(&local, &hello([turn; 16], 0), &[&memory(size, seals)]);
             let (stream, answer) = ask(at, [turn; 16]);
             assert_eq!(answer, b'+', "the peer of turn {turn}");
@@ -222,7 +222,7 @@ fn offers_are_claimed_in_their_order_however_many_wait() {
     let nonce = |turn: u32| [turn.to_ne_bytes(); 4].concat().try_into().unwrap();
     let offers: Vec<_> = (0..300)
         .map(|turn| {
-            let local = Local::connect(&name(at)).unwrap();
+            let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
             hand_over_all(&local, &hello(nonce(turn), 0), &[&memory(size, seals)]);
             local
         })
@@ -248,7 +248,7 @@ fn an_answer_that_proves_nothing_is_not_believed() {
     ] {
         let socket = std::net::TcpListener::bind(loopback()).unwrap();
         let at = socket.local_addr().unwrap();
-        let upgrades = LocalListener::open(&name(at)).unwrap();
+        let upgrades = LocalListener::open(&name(at), Descriptors::Taken).unwrap();
         let end = End::new(&process());
         let (sink, told) = signal();
         end.connector.bind(loopback()).unwrap();

@@ -8,13 +8,19 @@ use super::{Fd, IoError};
 
 type Result<T> = std::result::Result<T, IoError>;
 
+/// Whether descriptors come through a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptors {
+    Taken,
+}
+
 /// A socket that accepts. There is none on this system.
 #[derive(Debug)]
 pub(crate) enum LocalListener {}
 
 impl LocalListener {
     /// Refused.
-    pub(crate) fn open(_name: &str) -> Result<LocalListener> {
+    pub(crate) fn open(_name: &str, _descriptors: Descriptors) -> Result<LocalListener> {
         Err(UNSUPPORTED)
     }
 
@@ -46,7 +52,7 @@ pub(crate) enum Local {}
 
 impl Local {
     /// Refused.
-    pub(crate) fn connect(_name: &str) -> Result<Local> {
+    pub(crate) fn connect(_name: &str, _descriptors: Descriptors) -> Result<Local> {
         Err(UNSUPPORTED)
     }
 
