@@ -15,15 +15,25 @@ use transom_os::answers::{
     About, End, ReceiveBuffer, end, holder, is_about_a_socket, question, receive_buffer,
 };
 
+/// A question about a socket costs about as much as a connection.
+pub(crate) const ASKING_TAKES_NO_TIME: bool = true;
+
+/// Whether a peer's address is certainly one of this host.
+#[must_use]
+pub(crate) fn is_of_this_host(local: SocketAddr, peer: SocketAddr) -> bool {
+    let (from, to) = (end(peer).0, end(local).0);
+    from.is_loopback() || from == to
+}
+
 /// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses
 /// of this machine. `None`: no process holds that socket, it is not on this machine, or the kernel
 /// was built without this query.
 #[must_use]
 pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    let (from, to) = (end(peer), end(local));
-    if !(from.0.is_loopback() || from.0 == to.0) {
+    if !is_of_this_host(local, peer) {
         return None;
     }
+    let (from, to) = (end(peer), end(local));
     let mut answer = [0; 512];
     let length = ask(About::Holder, from, to, &mut answer)?;
     let answer = answer.get(..length)?;

@@ -77,7 +77,9 @@ pub use atomic::ATOMICS;
 pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;
-pub(crate) use diag::{is_answered, receive_buffer_of, user_of_peer};
+pub(crate) use diag::{
+    ASKING_TAKES_NO_TIME, is_answered, is_of_this_host, receive_buffer_of, user_of_peer,
+};
 #[cfg(windows)]
 pub use doorbell::Doorbell;
 #[cfg(not(windows))]

@@ -1,6 +1,9 @@
 //! Limits on start-up. Peers half-way through it are limited per listener and per address (iW 14),
-//! because each handshake holds memory and a timer before the peer is known. Connects of this side
-//! that have no answer yet are limited, too: beyond a number each further one is slowed down.
+//! because each handshake holds memory and a timer before the peer is known. On this host all users have the same
+//! addresses, and as many of 127/8 as they like: once a part of one address's share is taken there, the
+//! kernel is asked whose each further connection is, and each user has a share. Those of our own user take
+//! no place that others could take, and all others of this host together leave half to other hosts. Connects of
+//! this side that have no answer yet are limited, too: beyond a number each further one is slowed down.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,12 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::sys;
+
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpen {
     /// From everywhere together.
     pub total: usize,
-    /// From one address (from one /64 network of IPv6).
+    /// From one address (from one /64 network of IPv6), or of one user of this host.
     pub per_address: usize,
 }
 
@@ -23,10 +28,38 @@ impl Default for HalfOpen {
     }
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    /// Another host, or a network of IPv6.
+    Network(IpAddr),
+    /// This host; nobody has asked whose it is.
+    Here,
+    /// Another user of this host.
+    User(u32),
+    /// Our own user, at an address of this host.
+    OurUser(IpAddr),
+}
+
+impl Origin {
+    fn is_others_here(self) -> bool {
+        matches!(self, Origin::Here | Origin::User(_))
+    }
+
+    fn is_ours(self) -> bool {
+        matches!(self, Origin::OurUser(_))
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counts {
+    /// All but our own user's.
     total: usize,
-    from: HashMap<IpAddr, usize>,
+    /// Those of this host among them.
+    here: usize,
+    /// Our own user's.
+    ours: usize,
+    from: HashMap<Origin, usize>,
     turned_away: u64,
 }
 
@@ -40,7 +73,7 @@ pub(crate) struct Admission {
 /// The place of one half-open connection. Dropped when start-up is over, either way.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    from: IpAddr,
+    from: Origin,
     counts: Arc<Mutex<Counts>>,
 }
 
@@ -57,18 +90,46 @@ impl Admission {
         Admission { limits, counts: Arc::default() }
     }
 
-    /// Let a connection in, or not.
-    pub(crate) fn admit(&self, address: IpAddr) -> Option<Ticket> {
-        let from = network_of(address);
+    /// Let a connection in, or not. `user`: of one from this host, asks whose it is.
+    pub(crate) fn admit(
+        &self,
+        address: IpAddr,
+        user: Option<impl FnOnce() -> Option<u32>>,
+    ) -> Option<Ticket> {
+        let HalfOpen { total, per_address } = self.limits;
+        let from = self.origin(address, user);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = counts.from.get(&from).copied().unwrap_or(0);
-        if counts.total >= self.limits.total || here >= self.limits.per_address {
+        let all = counts.of(from);
+        let full = match from {
+            Origin::OurUser(_) => counts.ours >= total,
+            Origin::Network(_) => counts.total >= total,
+            Origin::Here | Origin::User(_) => {
+                counts.total >= total || counts.here >= total.div_ceil(2)
+            }
+        };
+        if full || all >= per_address {
             counts.turned_away += 1;
             return None;
         }
-        counts.total += 1;
-        counts.from.insert(from, here + 1);
+        counts.total += usize::from(!from.is_ours());
+        counts.here += usize::from(from.is_others_here());
+        counts.ours += usize::from(from.is_ours());
+        counts.from.insert(from, all + 1);
         Some(Ticket { from, counts: self.counts.clone() })
+    }
+
+    fn origin(&self, address: IpAddr, user: Option<impl FnOnce() -> Option<u32>>) -> Origin {
+        let Some(user) = user else { return Origin::Network(network_of(address)) };
+        let unasked = self.limits.per_address / 4;
+        let asks = {
+            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.of(Origin::Here) >= unasked
+        };
+        match if asks { user() } else { None } {
+            Some(user) if sys::is_our_user(user) => Origin::OurUser(network_of(address)),
+            Some(user) => Origin::User(user),
+            None => Origin::Here,
+        }
     }
 
     /// Connections that were turned away so far.
@@ -77,10 +138,19 @@ impl Admission {
     }
 }
 
+impl Counts {
+    fn of(&self, from: Origin) -> usize {
+        self.from.get(&from).copied().unwrap_or(0)
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.total = counts.total.saturating_sub(1);
+        let from = self.from;
+        counts.total = counts.total.saturating_sub(usize::from(!from.is_ours()));
+        counts.here = counts.here.saturating_sub(usize::from(from.is_others_here()));
+        counts.ours = counts.ours.saturating_sub(usize::from(from.is_ours()));
         match counts.from.get_mut(&self.from) {
             Some(n) if *n > 1 => *n -= 1,
             _ => {
@@ -137,17 +207,57 @@ impl Drop for ConnectTicket {
 mod tests {
     use super::*;
 
+    /// A peer of another host.
+    const ELSEWHERE: Option<fn() -> Option<u32>> = None;
+
+    /// A peer of this host, of a user.
+    fn of(user: u32) -> Option<impl FnOnce() -> Option<u32>> {
+        Some(move || Some(user))
+    }
+
+    #[test]
+    fn users_of_this_host_have_shares_of_their_own() {
+        let admission = Admission::new(HalfOpen { total: 32, per_address: 8 });
+        let all = |from: std::ops::RangeInclusive<u8>, user| -> Vec<Ticket> {
+            let addresses = from.map(|last| IpAddr::from([127, 0, 0, last]));
+            addresses.filter_map(|address| admission.admit(address, of(user))).collect()
+        };
+        let own = sys::user();
+        let [one, two, three] = [1, 2, 3].map(|more| own + more);
+        // The first two are not asked for; whatever the address, a user has a share.
+        let first = all(1..=100, one);
+        assert_eq!(first.len(), 2 + 8);
+        // Others of this host get no more than half of all places together, and our own user is not kept out.
+        let second = all(1..=100, two);
+        assert_eq!((second.len(), all(1..=100, three).len()), (6, 0));
+        let ours = all(1..=100, own);
+        assert_eq!(ours.len(), 32, "one for each address");
+        // Other hosts have the rest.
+        let remote = |last: u8| admission.admit([10, 0, 0, last].into(), ELSEWHERE);
+        let others: Vec<_> = (1..=100).filter_map(remote).collect();
+        assert_eq!(others.len(), 16);
+        drop(ours);
+        let at_one = || admission.admit([127, 0, 0, 1].into(), of(own));
+        assert_eq!((0..100).filter_map(|_| at_one()).collect::<Vec<_>>().len(), 8);
+        drop((first, second, others));
+        assert_eq!(admission.counts.lock().unwrap().from, HashMap::new());
+        // Nobody can be asked about a peer that has left: it counts as it is.
+        let unknown = || admission.admit([127, 0, 0, 1].into(), Some(|| None));
+        let unknown: Vec<_> = (0..100).filter_map(|_| unknown()).collect();
+        assert_eq!(unknown.len(), 8);
+    }
+
     #[test]
     fn one_address_cannot_take_all_places_and_places_come_back() {
         let admission = Admission::new(HalfOpen { total: 3, per_address: 2 });
         let [a, b, c] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
-        let first = admission.admit(a).unwrap();
-        let _second = admission.admit(a).unwrap();
-        assert!(admission.admit(a).is_none(), "two from one address");
-        let _third = admission.admit(b).unwrap();
-        assert!(admission.admit(c).is_none(), "three in all");
+        let first = admission.admit(a, ELSEWHERE).unwrap();
+        let _second = admission.admit(a, ELSEWHERE).unwrap();
+        assert!(admission.admit(a, ELSEWHERE).is_none(), "two from one address");
+        let _third = admission.admit(b, ELSEWHERE).unwrap();
+        assert!(admission.admit(c, ELSEWHERE).is_none(), "three in all");
         drop(first);
-        assert!(admission.admit(c).is_some());
+        assert!(admission.admit(c, ELSEWHERE).is_some());
         assert_eq!(admission.turned_away(), 2);
     }
 
@@ -156,9 +266,9 @@ mod tests {
         let admission = Admission::new(HalfOpen { total: 9, per_address: 1 });
         let one: IpAddr = "2001:db8::1".parse().unwrap();
         let neighbour: IpAddr = "2001:db8::2".parse().unwrap();
-        let _ticket = admission.admit(one).unwrap();
-        assert!(admission.admit(neighbour).is_none());
-        assert!(admission.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
+        let _ticket = admission.admit(one, ELSEWHERE).unwrap();
+        assert!(admission.admit(neighbour, ELSEWHERE).is_none());
+        assert!(admission.admit("2001:db8:0:1::1".parse().unwrap(), ELSEWHERE).is_some());
     }
 
     #[test]

@@ -149,7 +149,9 @@ impl Listener {
         // The upgrade socket opens before any peer can connect and look for it.
         let upgrades = UpgradeListener::open(self.address, &self.shared.options);
         self.set_upgrades(upgrades.map(Arc::new));
-        if let Err(e) = open.listen(u16::try_from(backlog).unwrap_or(u16::MAX).max(128)) {
+        // The system's own queue, from which connections are taken at once, is as long as the system lets it: a SYN
+        // that finds it full comes again after a second, and any peer can send some more.
+        if let Err(e) = open.listen(BACKLOG as u16) {
             self.set_upgrades(Err(PathReason::NotAsked));
             return Err(status_of(e));
         }
@@ -204,7 +206,11 @@ impl Listener {
         if !guess_limiter.admits(who, sys::now()) {
             return;
         }
-        let Some(ticket) = self.admission.admit(peer.ip()) else {
+        let here = stream.local().ok().filter(|local| sys::is_of_this_host(*local, peer));
+        let asks = sys::ASKING_TAKES_NO_TIME;
+        let user =
+            here.map(|local| move || if asks { sys::user_of_peer(local, peer) } else { None });
+        let Some(ticket) = self.admission.admit(peer.ip(), user) else {
             return self.shared.refused_connects.count(ConnectRefusal::HalfOpen);
         };
         let key = self.shared.new_key();

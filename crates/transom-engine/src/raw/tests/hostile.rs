@@ -325,11 +325,12 @@ fn a_flood_of_silent_connections_is_turned_away() {
     listener.listen(0).unwrap();
     let at = listener.address().unwrap();
     let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(at).unwrap()).collect();
-    while listener.turned_away() < 42 {
+    // Two before anybody asks whose they are, and as many of one user as of one address.
+    while listener.turned_away() < 40 {
         std::thread::yield_now();
     }
-    assert_eq!(listener.turned_away(), 42);
-    assert_eq!(refused(&passive, "half_open"), 42);
+    assert_eq!(listener.turned_away(), 40);
+    assert_eq!(refused(&passive, "half_open"), 40);
     drop(silent);
     while passive.adapter.counters().links > 0 {
         std::thread::yield_now();

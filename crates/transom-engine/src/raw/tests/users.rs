@@ -8,7 +8,7 @@ use transom_memory::Rights;
 
 use super::harness::*;
 use super::processes::{accepted, child_of, connected_with, end_with_parent, parent};
-use crate::raw::{Explain, Options, Path, PathReason};
+use crate::raw::{Explain, HalfOpen, Options, Path, PathReason};
 use crate::sys::{Descriptors, LocalListener};
 use crate::{CompletionKind, DenialCause, Operation, Status};
 
@@ -26,14 +26,18 @@ pub(super) fn is_root(test: &str) -> bool {
 
 /// Make this process another user's from here on.
 pub(super) fn become_another_user() {
+    become_user(STRANGER);
+}
+
+fn become_user(user: u32) {
     // SAFETY: plain calls; libc changes every thread of the process.
     unsafe {
-        assert_eq!(libc::setresgid(STRANGER, STRANGER, STRANGER), 0);
-        assert_eq!(libc::setresuid(STRANGER, STRANGER, STRANGER), 0);
+        assert_eq!(libc::setresgid(user, user, user), 0);
+        assert_eq!(libc::setresuid(user, user, user), 0);
         // A process that has changed its user may not look into /proc as others may.
         assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1), 0);
     }
-    assert_eq!(crate::sys::user(), STRANGER);
+    assert_eq!(crate::sys::user(), user);
     end_with_parent(); // which changing the user has undone
 }
 
@@ -128,6 +132,52 @@ fn users_share_memory_only_if_both_ask_and_get_reasons_only_if_allowed() {
         let kept = end.adapter.denials(|_| true);
         assert_eq!(kept.len(), 1, "the owner has the record: {kept:?}");
     }
+}
+
+/// Silent connections of another user take neither our own user's places, nor those of a third one.
+#[test]
+fn silent_connections_of_a_user_keep_no_other_user_out() {
+    let test = "silent_connections_of_a_user_keep_no_other_user_out";
+    if let Some(at) = parent() {
+        if std::env::var(ASKS).unwrap() == "silent" {
+            become_another_user();
+            let silent: Vec<_> =
+                (0..64).map(|_| std::net::TcpStream::connect(at).unwrap()).collect();
+            println!("\nall are there");
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).unwrap();
+            return drop(silent);
+        }
+        become_user(STRANGER + 1);
+        let end = connected_with(at, &Options::from_env());
+        // SAFETY: ends the process without running anything else.
+        unsafe { libc::_exit(i32::from(end.connector.info().is_err())) }
+    }
+    if !is_root(test) {
+        return;
+    }
+    let half_open = HalfOpen { total: 64, per_address: 8 };
+    let passive = End::new(&Options { half_open, ..Options::from_env() });
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let mut silent = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("raw::tests::users::{test}"), "--nocapture"])
+        .envs([("TRANSOM_TEST_PEER", at.to_string()), (ASKS, "silent".to_owned())])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(silent.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "all are there"));
+    until("they are turned away", || listener.turned_away() >= 54);
+    join_at(&End::new(&Options::from_env()), &passive, &listener);
+    let third = End::on(&passive.adapter);
+    let mut peer = child_of(&format!("users::{test}"), at, &[(ASKS, "third")]);
+    let (_buffer, _gone) = accepted(&third, &listener, 0);
+    assert!(peer.wait().unwrap().success());
+    assert_eq!(listener.turned_away(), 54);
+    drop(silent.stdin.take());
+    assert!(silent.wait().unwrap().success());
 }
 
 /// Another user has the name of our upgrade socket: nothing is believed or offered there, and

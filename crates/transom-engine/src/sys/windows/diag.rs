@@ -23,14 +23,24 @@ use windows_sys::Win32::System::Threading::{
 
 use super::{ReceiveBuffer, spawn_quiet};
 
+/// The table of all connections is read.
+pub(crate) const ASKING_TAKES_NO_TIME: bool = false;
+
+/// Whether a peer's address is certainly one of this host.
+#[must_use]
+pub(crate) fn is_of_this_host(local: SocketAddr, peer: SocketAddr) -> bool {
+    let (from, to) = (end(peer).0, end(local).0);
+    from.is_loopback() || from == to
+}
+
 /// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses
 /// of this machine. `None`: no process holds that socket, or it is not on this machine.
 #[must_use]
 pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    let (from, to) = (end(peer), end(local));
-    if !(from.0.is_loopback() || from.0 == to.0) {
+    if !is_of_this_host(local, peer) {
         return None;
     }
+    let (from, to) = (end(peer), end(local));
     let process = in_time(PATIENCE, move || holder(from, to))??;
     NAMES_PROCESSES.store(true, Ordering::Relaxed);
     if process == std::process::id() {
