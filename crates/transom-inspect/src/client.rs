@@ -214,7 +214,7 @@ fn locked(asking: &Mutex<Asking>) -> MutexGuard<'_, Asking> {
     asking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What comes of one socket. `None`: nobody is there, or its turn comes later.
+/// The outcome of one socket. `None`: nobody is there, or its turn comes later.
 fn ask_first(asking: &Mutex<Asking>, socket: Socket, until: Instant) -> Option<First> {
     let pid = socket.pid;
     if Instant::now() >= until {

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, AsRawFd};
 /// The process that has connected, or that had begun to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its user; one that has no number in this user namespace is 65534, as everywhere.
+    /// The user; one that has no number in this user namespace is 65534, as everywhere.
     pub user: u32,
-    /// Its number. `None`: a process of another PID namespace has none here.
+    /// The number. `None`: a process of another PID namespace has none here.
     pub process: Option<u32>,
 }
 

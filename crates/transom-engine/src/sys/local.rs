@@ -31,7 +31,7 @@ type Result<T> = std::result::Result<T, IoError>;
 /// Whether descriptors come through a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptors {
-    /// They may.
+    /// Descriptors may come.
     Taken,
     /// None is wanted, and none can be put there, where the kernel knows how to prevent it.
     Refused,
@@ -41,7 +41,7 @@ fn socket(descriptors: Descriptors) -> Result<Fd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = Fd::from(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?);
     if descriptors == Descriptors::Refused {
-        // What comes nevertheless, with Linux before 6.16, is released as any.
+        // A descriptor that comes nevertheless, with Linux before 6.16, is released as any.
         let _ = transom_os::peers::refuse_descriptors(&fd);
     }
     Ok(fd.foreign())
@@ -138,7 +138,7 @@ impl Drop for LocalListener {
     }
 }
 
-/// What lay in a connection that rings.
+/// The content of a connection that rings.
 #[derive(Debug)]
 pub(crate) struct Rung {
     /// The other side has ended.

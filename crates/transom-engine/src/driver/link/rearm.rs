@@ -46,7 +46,7 @@ impl Link {
         self.note_deadline(state, now, work);
         let starved = state.carrier.rings().and_then(Rings::starved);
         if let Some(when) = starved {
-            // Whoever waits for the descriptor would find it ready again and again.
+            // A thread that waits for the descriptor would find it ready again and again.
             self.shared.say_starved();
             self.note(when);
         }

@@ -38,7 +38,7 @@ impl LocalListener {
     }
 }
 
-/// What lay in a connection that rings.
+/// The content of a connection that rings.
 #[derive(Debug)]
 pub(crate) struct Rung {
     pub(crate) ended: bool,
