@@ -1,7 +1,8 @@
 //! Requests, or receives, that one call posts: they enter their queue one after the other, under one lock,
 //! and take their places with one change of the count.
 
-use crate::admission::{Admission, Occupancy, admit};
+use crate::occupancy::Occupancy;
+use crate::pair::{Pair, admit};
 use crate::queue::RequestQueue;
 use crate::{Data, Flags, Operation, Request, Sge, Status};
 
@@ -50,7 +51,7 @@ impl Drop for Reserved<'_> {
 /// decides whether it goes on, ends there, or [takes them back](Chain::cancel).
 #[derive(Debug)]
 pub struct Chain<'a> {
-    admission: &'a Admission,
+    pair: &'a Pair,
     /// Whether the queue pair takes requests at all, now.
     open: Result<(), Status>,
     queue: &'a mut RequestQueue,
@@ -62,14 +63,14 @@ pub struct Chain<'a> {
 impl<'a> Chain<'a> {
     #[inline]
     pub(crate) fn new(
-        admission: &'a Admission,
+        pair: &'a Pair,
         open: Result<(), Status>,
         queue: &'a mut RequestQueue,
         expected: usize,
     ) -> Chain<'a> {
         let begin = queue.end();
-        let places = Reserved::new(&admission.requests, expected);
-        Chain { admission, open, queue, begin, places }
+        let places = Reserved::new(&pair.requests, expected);
+        Chain { pair, open, queue, begin, places }
     }
 
     /// Post the next request. An error changes nothing.
@@ -79,7 +80,7 @@ impl<'a> Chain<'a> {
     #[inline]
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
         self.open?;
-        let length = self.admission.judge(request, data)?;
+        let length = self.pair.judge(request, data)?;
         self.places.use_one()?;
         self.queue.push(request.context, request.operation, request.flags, data, length);
         Ok(())

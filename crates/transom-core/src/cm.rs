@@ -44,7 +44,7 @@ fn clamp(asked: ReadLimits, most: ReadLimits) -> ReadLimits {
 /// A queue pair's half for a connection that may open at once: with everything that was posted.
 fn attach_passive(queue_pair: &mut QueuePair) -> Result<Execution, Status> {
     let mut execution = queue_pair.attach(QueuePairState::Accepting)?;
-    queue_pair.exchange(&mut execution);
+    queue_pair.carry(&mut execution);
     Ok(execution)
 }
 

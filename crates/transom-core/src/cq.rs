@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use transom_memory::QueuePairId;
 
-use crate::admission::Places;
 use crate::dialect::Overrun;
+use crate::occupancy::Places;
 use crate::{Completion, CompletionFlags, Finished, Status};
 
 /// How deep a completion queue is.

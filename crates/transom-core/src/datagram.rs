@@ -79,9 +79,9 @@ impl QueuePair {
         if self.config().kind != QueuePairKind::Ud {
             return Err(Status::InvalidRequest);
         }
-        let open = self.admission.takes_requests(self.state);
+        let open = self.pair.takes_requests();
         let count = list.clone().count();
-        let mut chain = Chain::new(&self.admission, open, &mut self.posted, count);
+        let mut chain = Chain::new(&self.pair, open, &mut self.posted, count);
         for (request, data, _) in list.clone() {
             if let Err(status) = chain.post(&request, data) {
                 chain.cancel();
@@ -89,7 +89,7 @@ impl QueuePair {
             }
         }
         drop(chain);
-        if self.state != QueuePairState::Idle {
+        if self.pair.state() != QueuePairState::Idle {
             return Ok(()); // behind a flush: `complete_ended` is to follow
         }
         for (request, _, to) in list {
@@ -107,7 +107,7 @@ impl QueuePair {
                 Err((status, denial)) => {
                     slot.length = 0;
                     // A local error stops the sends; receives go on (Verbs V70).
-                    self.sends_failed = true;
+                    self.pair.set_sends_failed(true);
                     (slot.status, slot.denial) = (status, denial);
                 }
             }
@@ -126,7 +126,7 @@ impl QueuePair {
         staging: &mut Vec<u8>,
     ) -> Result<Option<u32>, (Status, u64)> {
         staging.clear();
-        if self.sends_failed {
+        if self.pair.sends_failed() {
             return Err((Status::Canceled, 0));
         }
         let immediate = match request.operation {
@@ -151,7 +151,7 @@ impl QueuePair {
     /// a queue pair that takes none.
     pub fn deliver(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> bool {
         let config = *self.config();
-        let takes = config.kind == QueuePairKind::Ud && self.state == QueuePairState::Idle;
+        let takes = config.kind == QueuePairKind::Ud && self.pair.state() == QueuePairState::Idle;
         if !takes || datagram.key != self.queue_key {
             return false;
         }
@@ -220,11 +220,12 @@ impl QueuePair {
     /// Whether a request of its own has failed, so that those posted since are cancelled (Verbs V70).
     #[must_use]
     pub fn sends_failed(&self) -> bool {
-        self.sends_failed
+        self.pair.sends_failed()
     }
 
-    /// Send again what is posted from now on.
+    /// Send again what is posted from now on. With a connection, see
+    /// [`Connection::resume_sends`](crate::Connection::resume_sends).
     pub fn resume_sends(&mut self) {
-        (self.sends_failed, self.resumes) = (false, self.attached);
+        self.pair.set_sends_failed(false);
     }
 }

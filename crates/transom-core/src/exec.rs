@@ -2,29 +2,25 @@
 
 use std::sync::Arc;
 
-use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId, Rights};
+use transom_memory::{Actor, ConnectionId, DomainId, Memory, QueuePairId};
 use transom_wire::Time;
 
-use crate::admission::{Admission, Leaving};
 use crate::chain::{Chain, ReceiveChain};
 use crate::context::{Effects, SharedReceives, Side};
+use crate::pair::{Leaving, Pair};
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionFlags, CompletionKind, Data, Flags, Limits, Operation, QueuePairKind,
-    Request, Status,
+    Completion, CompletionFlags, CompletionKind, Data, Flags, Operation, QueuePairKind, Request,
+    Status,
 };
 
 /// Requests under way, receives, and what is known of their outcome.
 #[derive(Debug)]
 pub struct Execution {
-    admission: Arc<Admission>,
+    pub(crate) pair: Arc<Pair>,
     pub(crate) number: QueuePairId,
     pub(crate) domain: DomainId,
-    pub(crate) shared: bool,
-    pub(crate) state: QueuePairState,
-    /// The state that the front half knows of.
-    pub(crate) told: QueuePairState,
     /// All requests that have not completed, in posting order.
     pub(crate) requests: RequestQueue,
     /// Receives; the oldest is being filled when `receiving`.
@@ -44,23 +40,19 @@ pub struct Execution {
     /// A request has failed by itself: nothing further starts, and the connection ends when all
     /// before it have completed.
     pub(crate) failed: bool,
-    /// A request succeeds when it has been sent, and a message that cannot be taken is dropped
-    /// (Verbs V96).
-    pub(crate) unreliable: bool,
-    /// Of these: a request has failed by itself, and those behind it are cancelled (Verbs V70).
-    pub(crate) sends_failed: bool,
-    /// The value of `sends_failed` that the front half knows.
-    pub(crate) told_failed: bool,
-    /// The peer has disconnected, and the dialect leaves its requests to the program.
-    pub(crate) kept: bool,
-    /// The connection was open.
-    pub(crate) opened: bool,
-    pub(crate) limits: Limits,
-    /// The operations that the peer may use at all.
-    pub(crate) access: Rights,
+    pub(crate) outcome: Outcome,
     pub(crate) kind: QueuePairKind,
     /// Of a receive side over several shared receive queues: the one that the peer's message is for.
     pub(crate) target: u32,
+}
+
+/// How far the connection of a queue pair has come, as the queue pair shows it behind the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Unopened,
+    Opened,
+    /// The peer has disconnected, and the dialect leaves the requests to the program.
+    Kept,
 }
 
 /// A message as the completion of its receive shows it.
@@ -84,18 +76,11 @@ pub(crate) enum Value {
 }
 
 impl Execution {
-    pub(crate) fn new(
-        admission: &Arc<Admission>,
-        state: QueuePairState,
-        (limits, access): (Limits, Rights),
-    ) -> Execution {
+    pub(crate) fn new(pair: &Arc<Pair>) -> Execution {
         Execution {
-            admission: Arc::clone(admission),
-            number: admission.config.number,
-            domain: admission.config.domain,
-            shared: admission.config.shared,
-            state,
-            told: state,
+            pair: Arc::clone(pair),
+            number: pair.config.number,
+            domain: pair.config.domain,
             requests: RequestQueue::default(),
             receives: RequestQueue::default(),
             receives_posted: 0,
@@ -106,22 +91,29 @@ impl Execution {
             succeeded: 0,
             reads: 0,
             failed: false,
-            unreliable: admission.config.kind == QueuePairKind::Uc,
-            sends_failed: false,
-            told_failed: false,
-            kept: false,
-            opened: false,
-            limits,
-            access,
-            kind: admission.config.kind,
+            outcome: Outcome::Unopened,
+            kind: pair.config.kind,
             target: 0,
         }
     }
 
     /// Messages flow.
     pub(crate) fn open(&mut self) {
-        self.state = QueuePairState::Connected;
-        self.opened = true;
+        self.pair.enter(QueuePairState::Connected);
+        self.outcome = Outcome::Opened;
+    }
+
+    /// Whether a request succeeds when it has been sent, and a message that cannot be taken is dropped
+    /// (Verbs V96).
+    #[inline]
+    pub(crate) fn is_unreliable(&self) -> bool {
+        self.kind == QueuePairKind::Uc
+    }
+
+    /// Whether receives come from a shared queue.
+    #[inline]
+    pub(crate) fn shares_receives(&self) -> bool {
+        self.pair.config.shared
     }
 
     /// The queue pair's number.
@@ -137,8 +129,8 @@ impl Execution {
     #[must_use]
     #[inline]
     pub fn chain(&mut self, expected: usize) -> Chain<'_> {
-        let open = self.admission.takes_requests(self.state);
-        Chain::new(&self.admission, open, &mut self.requests, expected)
+        let open = self.pair.takes_requests();
+        Chain::new(&self.pair, open, &mut self.requests, expected)
     }
 
     /// Post one request.
@@ -147,7 +139,7 @@ impl Execution {
     /// As [`QueuePair::post`](crate::QueuePair::post).
     #[inline]
     pub fn post(&mut self, request: &Request, data: Data<'_>) -> Result<(), Status> {
-        self.admission.post(self.state, &mut self.requests, request, data)
+        self.pair.post(&mut self.requests, request, data)
     }
 
     /// Have `post` post receives, as [`Execution::chain`]. A
@@ -159,8 +151,7 @@ impl Execution {
         post: impl FnOnce(&mut ReceiveChain<'_>) -> R,
     ) -> R {
         let before = self.receives.end();
-        let done =
-            post(&mut self.admission.receive_chain(self.state, &mut self.receives, expected));
+        let done = post(&mut self.pair.receive_chain(&mut self.receives, expected));
         self.receives_posted += self.receives.end() - before;
         done
     }
@@ -173,22 +164,15 @@ impl Execution {
         let Operation::Bind { window } = request.operation else { return None };
         let fenced = request.flags.contains(Flags::READ_FENCE) && self.reads > 0;
         let silent = request.flags.contains(Flags::SILENT_SUCCESS);
-        let connected = self.state == QueuePairState::Connected && !self.is_news();
+        let connected = self.pair.state() == QueuePairState::Connected;
         if fenced || !silent || !connected || !self.is_all_gone() {
             return None;
         }
-        if let Err(status) = self.admission.probe(self.state, request, Data::Sges(&[])) {
+        if let Err(status) = self.pair.probe(request, Data::Sges(&[])) {
             return Some(Err(status));
         }
         // A Bind whose reservation is gone fails like any other request.
         memory.activate(window).then_some(Ok(()))
-    }
-
-    /// Whether [`QueuePair::exchange`](crate::QueuePair::exchange) has a new state to carry back.
-    #[must_use]
-    #[inline]
-    pub fn is_news(&self) -> bool {
-        self.state != self.told || self.sends_failed != self.told_failed
     }
 
     pub(crate) fn actor(&self, connection: ConnectionId) -> Actor {
@@ -200,13 +184,13 @@ impl Execution {
         if self.kind == QueuePairKind::XrcReceive {
             return self.actor(connection);
         }
-        Actor { domain: self.admission.config.receive_domain, ..self.actor(connection) }
+        Actor { domain: self.pair.config.receive_domain, ..self.actor(connection) }
     }
 
     /// The next request to start, unless something before it has failed.
     #[inline(always)]
     pub(crate) fn startable(&self) -> Option<&Slot> {
-        if self.failed || self.sends_failed || self.under_way.is_some() {
+        if self.failed || self.pair.sends_failed() || self.under_way.is_some() {
             return None;
         }
         self.requests.get(self.next)
@@ -252,12 +236,12 @@ impl Execution {
 
     /// The request whose frames have left is finished, or waits for the peer's word.
     pub(crate) fn sent(&self) -> Progress {
-        if self.unreliable { Progress::Done } else { Progress::Sent }
+        if self.is_unreliable() { Progress::Done } else { Progress::Sent }
     }
 
     /// Behind a request that has failed by itself, those of an unreliable queue pair are cancelled.
     pub(crate) fn cancel_behind_failure(&mut self) {
-        while self.sends_failed && self.next < self.requests.end() {
+        while self.pair.sends_failed() && self.next < self.requests.end() {
             if let Some(slot) = self.requests.get_mut(self.next) {
                 slot.status = Status::Canceled;
             }
@@ -341,12 +325,13 @@ impl Execution {
                 return false;
             }
             let (status, denial) = (slot.status, slot.denial);
-            if !status.is_success() && !self.unreliable {
+            if !status.is_success() && !self.is_unreliable() {
                 return true;
             }
             self.pop_request(effects, status, denial);
             if !status.is_success() {
-                (self.failed, self.sends_failed) = (false, true);
+                self.failed = false;
+                self.pair.set_sends_failed(true);
             }
         }
         false
@@ -355,9 +340,9 @@ impl Execution {
     #[inline(always)]
     fn pop_request(&mut self, effects: &mut Effects, status: Status, denial: u64) {
         let Some(slot) = self.requests.front() else { return };
-        match self.admission.leave(slot.flags, status) {
+        match self.pair.leave(slot.flags, status) {
             Leaving::Silent => {}
-            Leaving::Settled => self.admission.settle(slot.context, effects),
+            Leaving::Settled => self.pair.settle(slot.context, effects),
             Leaving::Completes(place) => {
                 let completion = self.completion(slot, status, slot.length, denial);
                 effects.complete(Side::Initiator, Completion { place, ..completion });
@@ -370,7 +355,7 @@ impl Execution {
     fn completion(&self, slot: &Slot, status: Status, length: u64, denial: u64) -> Completion {
         Completion {
             request_context: slot.context,
-            queue_pair_context: self.admission.config.context,
+            queue_pair_context: self.pair.config.context,
             queue_pair: self.number,
             kind: slot.operation.kind(),
             status,
@@ -422,29 +407,29 @@ impl Execution {
     fn pop_receive(&mut self) -> Option<(Slot, u32)> {
         let slot = self.receives.pop()?;
         self.receiving = false;
-        let place = if self.shared { 0 } else { self.admission.receives.complete() };
+        let place = if self.shares_receives() { 0 } else { self.pair.receives.complete() };
         Some((slot, place))
     }
 
     /// Whether there is a receive for a message of the peer's, after a look into the shared queue.
     pub(crate) fn has_receive(&mut self, shared: Option<&dyn SharedReceives>) -> bool {
         !self.receives.is_empty()
-            || self.shared
+            || self.shares_receives()
                 && shared.is_some_and(|shared| shared.take(self.number, &mut self.receives))
     }
 
     /// The connection is over, and the queue pair goes on: what has succeeded completes, and what
     /// was begun and not finished stays.
     pub(crate) fn part(&mut self, effects: &mut Effects, shared: Option<&dyn SharedReceives>) {
-        if self.unreliable
+        if self.is_unreliable()
             && let Some(slot) = self.under_way.and_then(|sequence| self.requests.get_mut(sequence))
         {
             slot.progress = Progress::Done; // what was to follow is lost
         }
         let _ = self.retire(effects);
-        self.state = QueuePairState::Idle;
+        self.pair.enter(QueuePairState::Idle);
         (self.under_way, self.reads, self.receiving) = (None, 0, false);
-        if self.shared
+        if self.shares_receives()
             && let Some(shared) = shared
         {
             shared.give_back(&mut self.receives);
@@ -472,7 +457,7 @@ impl Execution {
                 (Status::Canceled, denial)
             };
             behind_cause |= has_cause;
-            behind_failure |= self.admission.fails_what_follows(status);
+            behind_failure |= self.pair.fails_what_follows(status);
             if let Operation::Bind { window } = slot.operation
                 && !status.is_success()
             {
@@ -482,7 +467,7 @@ impl Execution {
         }
         self.under_way = None;
         self.reads = 0;
-        if self.shared {
+        if self.shares_receives() {
             if self.receiving {
                 self.fail_receive(effects, Status::Canceled, denial);
             }

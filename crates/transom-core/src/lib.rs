@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
-mod admission;
 mod attention;
 mod chain;
 mod cm;
@@ -20,7 +19,9 @@ mod denials;
 pub mod dialect;
 mod exec;
 mod local;
+mod occupancy;
 mod output;
+mod pair;
 mod qp;
 mod queue;
 mod request;
@@ -29,7 +30,6 @@ mod status;
 pub mod tables;
 pub mod trace;
 
-pub use admission::Places;
 pub use attention::{Attention, Quiet};
 pub use chain::{Chain, ReceiveChain};
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
@@ -46,6 +46,7 @@ pub use datagram::{Datagram, Departure, Destination, ROUTE_HEADER};
 pub use denials::{DenialCause, DenialLog, DenialRecord};
 pub use dialect::Dialect;
 pub use exec::Execution;
+pub use occupancy::Places;
 pub use output::{Buffer, Direct, Output};
 pub use qp::{Limits, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairKind};
 pub use queue::RequestQueue;

@@ -1,8 +1,8 @@
 //! The front half of a queue pair: what a posting thread touches.
 //!
 //! A plain value: the driver puts it behind a small lock that is never held while bytes move. A
-//! connection's own half is the [`Execution`]; [`QueuePair::exchange`] carries posts one way and
-//! freed places the other.
+//! connection's own half is the [`Execution`]; [`QueuePair::carry`] carries posts there. All else is one
+//! value that both halves have (`pair.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use std::time::Duration;
 use transom_memory::{DomainId, Memory, Purpose, QueuePairId, Rights};
 use transom_wire::Time;
 
-use crate::admission::{Admission, Leaving, Places};
 use crate::chain::{Chain, ReceiveChain};
 use crate::copy::Accessor;
 use crate::dialect::PeerGone;
-use crate::exec::Execution;
+use crate::exec::{Execution, Outcome};
 use crate::local::LocalActor;
+use crate::occupancy::Places;
+use crate::pair::{Leaving, Pair};
 use crate::queue::{Progress, RequestQueue, Slot};
 use crate::request::why_unsupported;
 use crate::tables::QueuePairState;
@@ -109,26 +110,27 @@ pub enum QueuePairEvent {
 /// The front half.
 #[derive(Debug)]
 pub struct QueuePair {
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) state: QueuePairState,
-    limits: Limits,
-    access: Rights,
+    pub(crate) pair: Arc<Pair>,
+    link: Attachment,
     /// Since when a request waits for a connection, as far as that was asked.
     waits_since: Option<Time>,
-    /// There has been a connection.
-    reconnects: bool,
-    pub(crate) attached: bool,
-    /// The connection is gone, and the requests wait for the program to disconnect.
-    kept: bool,
     pub(crate) posted: RequestQueue,
     pub(crate) receives: RequestQueue,
     /// Of datagrams: the key that those to it have to carry.
     pub(crate) queue_key: u32,
-    /// Where requests are not reliable: one has failed by itself, and those behind it are cancelled
-    /// (Verbs V70).
-    pub(crate) sends_failed: bool,
-    /// The program has resumed them, and the other half does not know yet.
-    pub(crate) resumes: bool,
+}
+
+/// The connection of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attachment {
+    /// None has been open since the queue pair began.
+    Never,
+    /// A connection has the other half; whether there has been one before.
+    Attached { again: bool },
+    /// There was one, and it is over.
+    Over,
+    /// There was one, and its requests wait for the program to disconnect.
+    Kept,
 }
 
 impl QueuePair {
@@ -142,46 +144,39 @@ impl QueuePair {
     #[must_use]
     pub fn settling(config: QueuePairConfig, settle: Option<Arc<dyn Settle>>) -> QueuePair {
         QueuePair {
-            admission: Arc::new(Admission::new(config, settle)),
-            state: QueuePairState::Idle,
-            limits: Limits::default(),
-            access: Rights::REMOTE,
+            pair: Arc::new(Pair::new(config, settle)),
+            link: Attachment::Never,
             waits_since: None,
-            reconnects: false,
-            attached: false,
-            kept: false,
             posted: RequestQueue::default(),
             receives: RequestQueue::default(),
             queue_key: 0,
-            sends_failed: false,
-            resumes: false,
         }
     }
 
     /// The parameters it was made with.
     #[must_use]
     pub fn config(&self) -> &QueuePairConfig {
-        &self.admission.config
+        &self.pair.config
     }
 
     /// The queue pair's state.
     #[must_use]
     pub fn state(&self) -> QueuePairState {
-        self.state
+        self.pair.state()
     }
 
     /// Whether a connection has its other half.
     #[must_use]
     pub fn is_attached(&self) -> bool {
-        self.attached
+        matches!(self.link, Attachment::Attached { .. })
     }
 
     /// Post requests, of which `expected` are expected. Afterwards the driver runs the connection; without
     /// one it calls [`QueuePair::complete_ended`].
     #[must_use]
     pub fn chain(&mut self, expected: usize) -> Chain<'_> {
-        let open = self.needs_connection().and_then(|()| self.admission.takes_requests(self.state));
-        Chain::new(&self.admission, open, &mut self.posted, expected)
+        let open = self.needs_connection().and_then(|()| self.pair.takes_requests());
+        Chain::new(&self.pair, open, &mut self.posted, expected)
     }
 
     /// Post a request, as a [`Chain`] of one. An error changes nothing.
@@ -194,14 +189,14 @@ impl QueuePair {
         self.chain(1).post(request, data)
     }
 
-    /// Requests or receives wait for [`QueuePair::exchange`]: none may go past them ([`Execution::post`]).
+    /// Requests or receives wait for [`QueuePair::carry`]: none may go past them ([`Execution::post`]).
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.posted.is_empty() || !self.receives.is_empty()
     }
 
     fn needs_connection(&self) -> Result<(), Status> {
-        match self.admission.config.kind {
+        match self.pair.config.kind {
             QueuePairKind::Rc | QueuePairKind::Uc | QueuePairKind::XrcSend => Ok(()),
             QueuePairKind::Ud | QueuePairKind::XrcReceive => Err(Status::InvalidRequest),
         }
@@ -210,7 +205,7 @@ impl QueuePair {
     /// Post receives, of which `expected` are expected.
     #[must_use]
     pub fn receive_chain(&mut self, expected: usize) -> ReceiveChain<'_> {
-        self.admission.receive_chain(self.state, &mut self.receives, expected)
+        self.pair.receive_chain(&mut self.receives, expected)
     }
 
     /// Post a receive, as a [`ReceiveChain`] of one. An error changes nothing.
@@ -228,11 +223,11 @@ impl QueuePair {
     /// `ConnectionActive` while a connection has it; `InvalidState` after a disconnect or a flush, and
     /// for a queue pair of datagrams.
     pub fn attach(&mut self, state: QueuePairState) -> Result<Execution, Status> {
-        if self.attached {
+        if self.is_attached() {
             return Err(Status::ConnectionActive);
         }
-        match self.state {
-            QueuePairState::Idle if self.admission.config.kind != QueuePairKind::Ud => {}
+        match self.state() {
+            QueuePairState::Idle if self.pair.config.kind != QueuePairKind::Ud => {}
             // Not to be used again after a disconnect or a flush (ND2 2.9).
             _ => return Err(Status::InvalidState),
         }
@@ -240,55 +235,45 @@ impl QueuePair {
             // The peer may have executed it: it fails, rather than being executed again (Verbs V79).
             return Err(Status::ConnectionActive);
         }
-        self.attached = true;
-        self.state = state;
-        self.resumes = false;
-        let mut execution = Execution::new(&self.admission, state, (self.limits, self.access));
-        (execution.sends_failed, execution.told_failed) = (self.sends_failed, self.sends_failed);
-        Ok(execution)
+        self.link = Attachment::Attached { again: self.link != Attachment::Never };
+        self.pair.enter(state);
+        Ok(Execution::new(&self.pair))
     }
 
     /// Take the other half back: of a Connect that failed, the queue pair is as it was before it; of
     /// a connection that is over, it stays in error, or waits for the next one, as its dialect says.
     pub fn detach(&mut self, mut execution: Execution) {
-        self.exchange(&mut execution);
-        self.attached = false;
-        self.kept = execution.kept;
-        if execution.opened {
-            (self.waits_since, self.reconnects) = (None, true);
+        self.carry(&mut execution);
+        let again = matches!(self.link, Attachment::Attached { again: true });
+        self.link = match execution.outcome {
+            Outcome::Unopened if again => Attachment::Over,
+            Outcome::Unopened => Attachment::Never,
+            Outcome::Opened => Attachment::Over,
+            Outcome::Kept => Attachment::Kept,
+        };
+        if execution.outcome != Outcome::Unopened {
+            self.waits_since = None;
         }
-        if matches!(self.state, QueuePairState::Connecting | QueuePairState::Accepting) {
-            self.state = QueuePairState::Idle;
+        if matches!(self.state(), QueuePairState::Connecting | QueuePairState::Accepting) {
+            self.pair.enter(QueuePairState::Idle);
         }
         self.posted = std::mem::take(&mut execution.requests);
         self.receives = std::mem::take(&mut execution.receives);
     }
 
-    /// Carry new posts to the other half, and its state back. Call it under the link's lock, before a
-    /// pass and after it, before completions are queued. `true`: something new came over.
-    pub fn exchange(&mut self, execution: &mut Execution) -> bool {
-        self.state = execution.state;
-        execution.told = execution.state;
-        if std::mem::take(&mut self.resumes) {
-            execution.sends_failed = false;
-        }
-        self.sends_failed |= execution.sends_failed;
-        execution.told_failed = execution.sends_failed;
-        let news = !self.posted.is_empty() || !self.receives.is_empty();
+    /// Carry new posts to the other half, under the link's lock.
+    pub fn carry(&mut self, execution: &mut Execution) {
         execution.receives_posted += self.receives.len() as u64;
         execution.requests.append(&mut self.posted);
         execution.receives.append(&mut self.receives);
-        news
     }
 
     /// Without a connection: complete what was posted behind a flush (ND2 4.1, last rows). Does
     /// nothing in other states.
     /// Binds among it never execute: their tokens never live (ND1 MW-5).
     pub fn complete_ended(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
-        if self.attached
-            || self.kept
-            || !matches!(self.state, QueuePairState::Error | QueuePairState::Disconnected)
-        {
+        let ended = matches!(self.state(), QueuePairState::Error | QueuePairState::Disconnected);
+        if self.is_attached() || self.link == Attachment::Kept || !ended {
             return;
         }
         let next = |pair: &mut QueuePair| match pair.posted.pop() {
@@ -303,7 +288,7 @@ impl QueuePair {
                 (slot.status, slot.length, slot.denial) = (Status::Canceled, 0, 0);
             }
             behind_cause |= has_cause;
-            behind_failure |= self.admission.fails_what_follows(slot.status);
+            behind_failure |= self.pair.fails_what_follows(slot.status);
             self.complete_slot(side, &slot, (memory, now), effects);
         }
     }
@@ -322,9 +307,9 @@ impl QueuePair {
             memory.abandon(window, now.0);
         }
         match side {
-            Side::Initiator => match self.admission.leave(slot.flags, slot.status) {
+            Side::Initiator => match self.pair.leave(slot.flags, slot.status) {
                 Leaving::Silent => {}
-                Leaving::Settled => self.admission.settle(slot.context, effects),
+                Leaving::Settled => self.pair.settle(slot.context, effects),
                 Leaving::Completes(place) => effects.complete(side, self.completion(slot, place)),
             },
             Side::Receive | Side::Target(_) => {
@@ -335,15 +320,15 @@ impl QueuePair {
 
     /// The place of a receive that completes here.
     pub(crate) fn receive_place(&self) -> u32 {
-        let Admission { config, receives, .. } = &*self.admission;
+        let Pair { config, receives, .. } = &*self.pair;
         if config.shared { 0 } else { receives.complete() }
     }
 
     pub(crate) fn completion(&self, slot: &Slot, place: u32) -> Completion {
         Completion {
             request_context: slot.context,
-            queue_pair_context: self.admission.config.context,
-            queue_pair: self.admission.config.number,
+            queue_pair_context: self.pair.config.context,
+            queue_pair: self.pair.config.number,
             kind: slot.operation.kind(),
             status: slot.status,
             length: slot.length as u32,
@@ -356,14 +341,14 @@ impl QueuePair {
     /// The places of its requests, and of its own receives, for the completion queues that free them.
     #[must_use]
     pub fn places(&self) -> (Places, Places) {
-        (Places::of_requests(&self.admission), Places::of_receives(&self.admission))
+        (Places::of_requests(&self.pair), Places::of_receives(&self.pair))
     }
 
     /// Flush without a connection (ND2 4.9). With one, see [`Connection::flush`](crate::Connection::flush).
     pub fn flush(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
-        if !self.attached {
-            self.kept = false;
-            if self.state == QueuePairState::Idle {
+        if !self.is_attached() {
+            self.forget_kept();
+            if self.state() == QueuePairState::Idle {
                 self.fail(memory, now, effects);
             } else {
                 self.complete_ended(memory, now, effects);
@@ -371,30 +356,35 @@ impl QueuePair {
         }
     }
 
+    /// The requests of a connection that is gone need not wait for the program any more.
+    fn forget_kept(&mut self) {
+        if self.link == Attachment::Kept {
+            self.link = Attachment::Over;
+        }
+    }
+
     /// How long its requests may wait.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        self.limits
+        self.pair.limits()
     }
 
-    /// Change how long its requests may wait. With a connection, see also
-    /// [`Connection::set_limits`](crate::Connection::set_limits).
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+    /// Change how long its requests may wait, also those of a connection, whose deadline changes with it.
+    pub fn set_limits(&self, limits: Limits) {
+        self.pair.set_limits(limits);
     }
 
     /// Change what its peer may do at all, whatever tokens grant: remote rights; all of them at first
-    /// (Verbs V93). With a connection, see also
-    /// [`Connection::set_access`](crate::Connection::set_access).
-    pub fn set_access(&mut self, access: Rights) {
-        self.access = access;
+    /// (Verbs V93). What a connection judges now may still be judged by those before.
+    pub fn set_access(&self, access: Rights) {
+        self.pair.set_access(access);
     }
 
     /// Whether requests wait for a connection.
     fn awaits_connection(&self) -> bool {
-        self.admission.config.dialect.peer_gone == PeerGone::Await
-            && !self.attached
-            && self.state == QueuePairState::Idle
+        self.pair.config.dialect.peer_gone == PeerGone::Await
+            && !self.is_attached()
+            && self.state() == QueuePairState::Idle
             && !self.posted.is_empty()
     }
 
@@ -405,8 +395,9 @@ impl QueuePair {
             return None;
         }
         let since = *self.waits_since.get_or_insert(now);
-        let Limits { connection, reconnection, .. } = self.limits;
-        Some(since.after(if self.reconnects { reconnection? } else { connection? }))
+        let Limits { connection, reconnection, .. } = self.limits();
+        let first = self.link == Attachment::Never;
+        Some(since.after(if first { connection? } else { reconnection? }))
     }
 
     /// Without a connection: the oldest requests that need no peer are executed now, and one that is wrong by
@@ -416,7 +407,7 @@ impl QueuePair {
     pub fn execute_unconnected(&mut self, cx: &mut Cx<'_>) {
         while self.awaits_connection() {
             let Some(mut slot) = self.posted.front().copied() else { return };
-            if self.sends_failed || slot.progress != Progress::Waiting {
+            if self.pair.sends_failed() || slot.progress != Progress::Waiting {
                 return;
             }
             let Some(done) = self.judge_unconnected(cx, &slot) else { return };
@@ -440,7 +431,7 @@ impl QueuePair {
         cx: &mut Cx<'_>,
         slot: &Slot,
     ) -> Option<Result<(), (Status, DenialCause)>> {
-        let config = &self.admission.config;
+        let config = &self.pair.config;
         let (domain, number, dialect) = (config.domain, config.number, config.dialect);
         let actor = LocalActor { domain, number, dialect };
         if let Some(done) = actor.execute(cx, &self.posted, slot) {
@@ -470,7 +461,7 @@ impl QueuePair {
         if self.connection_due(now).is_none_or(|due| due > now) {
             return;
         }
-        if self.admission.config.kind == QueuePairKind::Uc {
+        if self.pair.config.kind == QueuePairKind::Uc {
             return self.lose_all(memory, now, effects);
         }
         if let Some(oldest) = self.posted.front_mut() {
@@ -487,7 +478,7 @@ impl QueuePair {
         while let Some(mut slot) = self.posted.pop() {
             slot.progress = Progress::Done;
             slot.status = match slot.operation {
-                _ if self.sends_failed => Status::Canceled,
+                _ if self.pair.sends_failed() => Status::Canceled,
                 Operation::Unsupported { status } => status,
                 operation if operation.fetches() => Status::NotSupported,
                 operation => match operation.kind() {
@@ -495,14 +486,16 @@ impl QueuePair {
                     _ => Status::RetryExceeded,
                 },
             };
-            self.sends_failed |= !slot.status.is_success();
+            if !slot.status.is_success() {
+                self.pair.set_sends_failed(true);
+            }
             self.complete_slot(Side::Initiator, &slot, (memory, now), effects);
         }
     }
 
     fn fail(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
-        self.state = QueuePairState::Error;
-        memory.close_queue_pair(self.admission.config.number, now.0);
+        self.pair.enter(QueuePairState::Error);
+        memory.close_queue_pair(self.pair.config.number, now.0);
         self.complete_ended(memory, now, effects);
     }
 
@@ -512,7 +505,7 @@ impl QueuePair {
     /// # Errors
     /// `ConnectionActive` while a connection has its other half; nothing is changed.
     pub fn reset(&mut self, memory: &Memory, now: Time) -> Result<(), Status> {
-        if self.attached {
+        if self.is_attached() {
             return Err(Status::ConnectionActive);
         }
         while let Some(slot) = self.posted.pop() {
@@ -521,25 +514,25 @@ impl QueuePair {
             }
         }
         while self.receives.pop().is_some() {}
-        memory.close_queue_pair(self.admission.config.number, now.0);
-        (self.waits_since, self.reconnects, self.kept) = (None, false, false);
-        (self.queue_key, self.sends_failed, self.resumes) = (0, false, false);
-        self.state = QueuePairState::Idle;
+        memory.close_queue_pair(self.pair.config.number, now.0);
+        (self.link, self.waits_since, self.queue_key) = (Attachment::Never, None, 0);
+        self.pair.set_sends_failed(false);
+        self.pair.enter(QueuePairState::Idle);
         Ok(())
     }
 
     /// All places are free, behind a [`reset`](QueuePair::reset) and once its completion queues have
     /// [dropped](crate::CompletionQueue::purge) what was not retrieved.
     pub fn clear_places(&mut self) {
-        self.admission.requests.clear();
-        self.admission.receives.clear();
+        self.pair.requests.clear();
+        self.pair.receives.clear();
     }
 
     /// This side disconnects what has no connection any more.
     pub fn disconnected(&mut self, memory: &Memory, now: Time, effects: &mut Effects) {
-        if !self.attached && self.state == QueuePairState::Error {
-            self.state = QueuePairState::Disconnected;
-            self.kept = false;
+        if !self.is_attached() && self.state() == QueuePairState::Error {
+            self.pair.enter(QueuePairState::Disconnected);
+            self.forget_kept();
             self.complete_ended(memory, now, effects);
         }
     }
@@ -547,13 +540,13 @@ impl QueuePair {
     /// Requests and receives that have not completed.
     #[must_use]
     pub fn outstanding(&self) -> (u32, u32) {
-        (self.admission.requests.uncompleted(), self.admission.receives.uncompleted())
+        (self.pair.requests.uncompleted(), self.pair.receives.uncompleted())
     }
 
     /// Requests and receives that take up places: those, and those whose completions are not retrieved.
     #[must_use]
     pub fn occupied(&self) -> (u32, u32) {
-        (self.admission.requests.len(), self.admission.receives.len())
+        (self.pair.requests.len(), self.pair.receives.len())
     }
 }
 
@@ -585,7 +578,6 @@ mod tests {
         });
         let mut execution = pair.attach(QueuePairState::Connecting).unwrap();
         execution.open();
-        pair.exchange(&mut execution);
         (pair, execution, Memory::new([1; 32], Config::default()))
     }
 
@@ -625,15 +617,12 @@ mod tests {
         type Spoil = fn(&mut QueuePair, &mut Execution);
         let send = Request { context: 2, operation: Operation::Send, flags: Flags::NONE };
         let post = move |pair: &mut QueuePair| pair.post(&send, Data::Sges(&[])).unwrap();
-        let behind: [(&str, Flags, Spoil); 6] = [
+        let behind: [(&str, Flags, Spoil); 5] = [
             ("its completion is asked for", Flags::NONE, |_, _| ()),
             ("a Read is under way before its fence", fenced, |_, to| to.reads = 1),
             ("a request has failed", silent, |_, to| to.failed = true),
             ("a message is under way", silent, |_, to| to.under_way = Some(0)),
-            ("the connection has ended", silent, |_, to| to.state = QueuePairState::Error),
-            ("the front half has heard of no connection", silent, |_, to| {
-                to.told = QueuePairState::Connecting;
-            }),
+            ("the connection has ended", silent, |_, to| to.pair.enter(QueuePairState::Error)),
         ];
         for (why, flags, spoil) in behind {
             let (mut pair, mut execution, memory) = connected();
@@ -645,7 +634,7 @@ mod tests {
         let (mut pair, mut execution, memory) = connected();
         post(&mut pair);
         assert!(pair.is_waiting(), "its caller asks for that");
-        pair.exchange(&mut execution);
+        pair.carry(&mut execution);
         let request = bind(&memory, silent);
         assert_eq!(execution.bind_now(&request, &memory), None, "a request is before it");
         assert!(waits(&memory, &request) && pair.outstanding() == (1, 0));
@@ -653,7 +642,7 @@ mod tests {
         let (mut pair, mut execution, memory) = connected();
         post(&mut pair);
         post(&mut pair);
-        pair.exchange(&mut execution);
+        pair.carry(&mut execution);
         execution.advance(Progress::Sent);
         let request = bind(&memory, silent);
         assert_eq!(execution.bind_now(&request, &memory), None, "the second has not gone");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use transom_memory::QueuePairId;
 
-use crate::admission::{Occupancy, Places};
 use crate::chain::ReceiveChain;
+use crate::occupancy::{Occupancy, Places};
 use crate::queue::RequestQueue;
 use crate::{Finished, Sge, Status};
 

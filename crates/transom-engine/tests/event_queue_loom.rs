@@ -68,7 +68,7 @@ mod qp {
             false
         }
 
-        fn exchange(&self, _: &mut Execution) {}
+        fn carry(&self, _: &mut Execution) {}
 
         fn overview(&self) -> QueuesOverview {
             QueuesOverview { requests: (0, 0), receives: (0, 0) }

@@ -2,8 +2,9 @@
 
 use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Role, Time};
 
-use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase};
+use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase, ReceiveWait};
 use crate::dialect::PeerGone;
+use crate::exec::Outcome;
 use crate::queue::Progress;
 use crate::trace::What;
 use crate::{
@@ -70,7 +71,7 @@ impl Connection {
         if let Some(execution) = &mut self.execution
             && self.opened
         {
-            execution.state = QueuePairState::Disconnected;
+            execution.pair.enter(QueuePairState::Disconnected);
         }
     }
 
@@ -264,7 +265,7 @@ impl Connection {
         }
         self.ended = Some(end);
         let _ = self.take_paused();
-        (self.blocked_until, self.short_since) = (None, None);
+        self.receive_wait = ReceiveWait::None;
         self.wire.flush(cx.now);
         self.close(cx.now);
         let in_order = matches!(reason, EndReason::Disconnected | EndReason::Flushed);
@@ -277,19 +278,21 @@ impl Connection {
             } else if self.opened || self.config.role == Role::Passive {
                 cx.memory.close_queue_pair(execution.number, cx.now.0);
                 let _ = execution.retire(cx.effects);
-                execution.state = QueuePairState::Error;
+                execution.pair.enter(QueuePairState::Error);
                 if matches!(reason, EndReason::Violation | EndReason::Overrun) {
                     self.events[0] = Some(QueuePairEvent::Fatal);
                 }
-                self.events[1] = execution.shared.then_some(QueuePairEvent::LastReceive);
+                self.events[1] = execution.shares_receives().then_some(QueuePairEvent::LastReceive);
             }
         }
         self.trace(cx, What::Ended { reason });
         cx.effects.event(ConnectionEvent::Ended(end));
         if !self.keeps(reason) {
             self.flush_execution(cx, denial);
-        } else if let Some(execution) = &mut self.execution {
-            execution.kept = !self.outlived;
+        } else if let Some(execution) = &mut self.execution
+            && !self.outlived
+        {
+            execution.outcome = Outcome::Kept;
         }
     }
 
@@ -334,7 +337,9 @@ impl Connection {
         if !self.unused()
             && let Some(execution) = &mut self.execution
         {
-            execution.kept = false;
+            if execution.outcome == Outcome::Kept {
+                execution.outcome = Outcome::Opened;
+            }
             execution.flush(cx.effects, cx.memory, cx.shared, cx.now, denial);
         }
     }
@@ -342,10 +347,9 @@ impl Connection {
     /// Complete what was posted to a connection that has ended (ND2 4.1).
     pub(super) fn cancel_late_posts(&mut self, cx: &mut Cx<'_>) {
         if let Some(end) = self.ended
-            && self
-                .execution
-                .as_ref()
-                .is_some_and(|e| !e.requests.is_empty() || (!e.shared && !e.receives.is_empty()))
+            && self.execution.as_ref().is_some_and(|e| {
+                !e.requests.is_empty() || (!e.shares_receives() && !e.receives.is_empty())
+            })
             && !self.keeps(end.reason)
         {
             self.flush_execution(cx, end.denial);

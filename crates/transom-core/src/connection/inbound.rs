@@ -426,8 +426,8 @@ impl Connection {
     /// Whether messages of an unreliable peer have found no receive for as long as one may wait: the next
     /// is dropped at once.
     fn has_waited(&self, cx: &Cx<'_>) -> bool {
-        let limit = self.execution.as_ref().filter(|execution| execution.unreliable);
-        let limit = limit.and_then(|execution| execution.limits.receive);
+        let limit = self.execution.as_ref().filter(|execution| execution.is_unreliable());
+        let limit = limit.and_then(|execution| execution.pair.limits().receive);
         let since = self.none_since;
         since.zip(limit).is_some_and(|(since, limit)| since.after(limit) <= cx.now)
     }
@@ -472,7 +472,7 @@ impl Connection {
         then: impl FnOnce(Accessor) -> Result<T, AccessError>,
     ) -> Result<T, AccessError> {
         match &self.execution {
-            Some(execution) if !queue_pair_admits(execution.access, purpose, length) => {
+            Some(execution) if !queue_pair_admits(execution.pair.access(), purpose, length) => {
                 Err(AccessError::QueuePair(purpose))
             }
             Some(execution) => then(Accessor { actor: execution.actor(self.config.id), purpose }),
@@ -536,7 +536,7 @@ impl Connection {
     }
 
     fn refuses_reads(&self) -> bool {
-        self.execution.as_ref().is_some_and(|execution| execution.limits.refuses_reads)
+        self.execution.as_ref().is_some_and(|execution| execution.pair.limits().refuses_reads)
     }
 
     /// The peer asks for an operation that this side supports for no peer; `why` says so.
@@ -827,6 +827,6 @@ impl Connection {
             && self
                 .execution
                 .as_ref()
-                .is_some_and(|execution| execution.state == QueuePairState::Connected)
+                .is_some_and(|execution| execution.pair.state() == QueuePairState::Connected)
     }
 }

@@ -3,7 +3,7 @@
 //! The driver calls, under the link's lock: [`Connection::receive`] while bytes come in,
 //! [`Connection::transmit`] while the link takes bytes, [`Connection::on_deadline`] when
 //! [`Connection::deadline`] has passed, [`Connection::link_closed`] once everything before the end
-//! was received. Around a pass it calls [`QueuePair::exchange`](crate::QueuePair::exchange), and
+//! was received. Before a pass it calls [`QueuePair::carry`](crate::QueuePair::carry), and
 //! afterwards, with the lock dropped, it carries out the [`Effects`](crate::Effects).
 
 mod ending;
@@ -15,14 +15,13 @@ mod whole;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use transom_memory::{ConnectionId, DomainId, QueuePairId, Rights};
+use transom_memory::{ConnectionId, DomainId, QueuePairId};
 use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
 
 use crate::attention::{Attention, Quiet};
 use crate::trace::{FrameTrace, TraceEvent, Tracer, What};
 use crate::{
-    ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, Limits, QueuePairEvent,
-    Status,
+    ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, QueuePairEvent, Status,
 };
 use ending::Refused;
 use inbound::Paused;
@@ -65,6 +64,17 @@ enum Phase {
     Closing,
     /// The link is gone.
     Closed,
+}
+
+/// For how long the next request may wait for a receive of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReceiveWait {
+    /// No time: no request waits, or it may as long as it takes.
+    None,
+    /// The wire's limit ends then.
+    Until(Time),
+    /// That of its queue pair, counted from then.
+    Since(Time),
 }
 
 /// The result of [`Connection::receive`].
@@ -162,10 +172,7 @@ pub struct Connection {
     reading: VecDeque<DomainId>,
     /// Bytes that the Write under way has placed.
     written: u32,
-    /// Until when the next request waits for the wire, if there is a limit.
-    blocked_until: Option<Time>,
-    /// Since when it waits for a receive of the peer's, where its queue pair limits that.
-    short_since: Option<Time>,
+    receive_wait: ReceiveWait,
     /// Receives the wire knows of.
     told_receives: Option<u64>,
     /// Last sign of life.
@@ -229,8 +236,7 @@ impl Connection {
             target: None,
             reading: VecDeque::new(),
             written: 0,
-            blocked_until: None,
-            short_since: None,
+            receive_wait: ReceiveWait::None,
             told_receives: None,
             heard: now,
             owing: now,
@@ -284,7 +290,7 @@ impl Connection {
         self.ended
     }
 
-    /// The queue pair's half, for [`QueuePair::exchange`](crate::QueuePair::exchange).
+    /// The queue pair's half, for [`QueuePair::carry`](crate::QueuePair::carry).
     pub fn execution(&mut self) -> Option<&mut Execution> {
         self.execution.as_mut()
     }
@@ -357,13 +363,6 @@ impl Connection {
             self.end(cx, EndReason::Violation, denial);
         }
         self.enter(Phase::Closed);
-    }
-
-    /// Change what its peer may do at all.
-    pub fn set_access(&mut self, access: Rights) {
-        if let Some(execution) = &mut self.execution {
-            execution.access = access;
-        }
     }
 
     /// Passive side: accept the request.
@@ -462,18 +461,17 @@ impl Connection {
         self.outlived
     }
 
-    /// Change how long its queue pair's requests may wait.
-    pub fn set_limits(&mut self, limits: Limits) {
-        let Some(execution) = &mut self.execution else { return };
-        execution.limits = limits;
-        if let Some(since) = self.short_since {
-            self.blocked_until = limits.receive.map(|limit| since.after(limit));
-        }
+    /// Send again what is posted from now on, behind a request that has failed by itself; what was posted before is
+    /// cancelled (Verbs V70). `false`: its queue pair is not here.
+    pub fn resume_sends(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.start_all(cx);
+        let execution = self.execution.as_ref();
+        execution.map(|execution| execution.pair.set_sends_failed(false)).is_some()
     }
 
     /// Whether its queue pair promises nothing about messages (Verbs V96).
     fn is_unreliable(&self) -> bool {
-        self.execution.as_ref().is_some_and(|execution| execution.unreliable)
+        self.execution.as_ref().is_some_and(|execution| execution.is_unreliable())
     }
 
     fn unused(&self) -> bool {
@@ -510,7 +508,7 @@ impl Connection {
                 self.wire.has_output()
                     || self.execution.as_ref().is_some_and(|execution| {
                         execution.under_way.is_some()
-                            || (execution.sends_failed && !execution.requests.is_empty())
+                            || (execution.pair.sends_failed() && !execution.requests.is_empty())
                             || (self.attention.has(Attention::CREDIT_ASKED) && self.ended.is_none())
                             || (!self.attention.has(Attention::WAITS)
                                 && execution.startable().is_some())

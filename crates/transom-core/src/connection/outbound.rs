@@ -7,7 +7,7 @@ use transom_wire::{
 };
 
 use super::ending::refusal_event;
-use super::{Attention, Connection, ConnectionConfig, Phase, Quiet};
+use super::{Attention, Connection, ConnectionConfig, Phase, Quiet, ReceiveWait};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::PeerGone;
 use crate::local::LocalActor;
@@ -102,7 +102,7 @@ impl Connection {
     /// Start what may start.
     pub(super) fn start_all(&mut self, cx: &mut Cx<'_>) {
         if let Some(execution) = &mut self.execution
-            && execution.sends_failed
+            && execution.pair.sends_failed()
         {
             execution.cancel_behind_failure();
             return self.retire(cx);
@@ -124,7 +124,7 @@ impl Connection {
         let Some(execution) = &mut self.execution else { return };
         // A queue that is empty now has this connection run when a receive is posted.
         self.attention.clear(Attention::CREDIT_ASKED);
-        if execution.unreliable || execution.kind == QueuePairKind::XrcReceive {
+        if execution.is_unreliable() || execution.kind == QueuePairKind::XrcReceive {
             // Messages that find no receive are dropped, or wait here: which queue they are for is not
             // known before. So none waits for leave.
             let total = self.taken + IN_ADVANCE;
@@ -132,7 +132,7 @@ impl Connection {
                 self.told_receives = Some(total);
                 self.wire.receives_posted(cx.now, total, false);
             }
-        } else if execution.shared {
+        } else if execution.shares_receives() {
             let first = self.told_receives.is_none();
             let granted = self.attention.has(Attention::CREDIT)
                 && cx
@@ -171,7 +171,7 @@ impl Connection {
                 self.fail_next(cx, status, Some((slot.context, cause)));
                 true
             }
-            operation if execution.unreliable && operation.fetches() => {
+            operation if execution.is_unreliable() && operation.fetches() => {
                 let cause = DenialCause::Other(UNANSWERED);
                 self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
                 true
@@ -273,28 +273,29 @@ impl Connection {
                     // The limit goes when the peer turns out to have a shared queue; some dialects
                     // have none (WSD N-3).
                     let limit = limit.filter(|_| self.config.dialect.receive_wait.is_some());
-                    self.blocked_until =
-                        limit.map(|limit| self.blocked_until.unwrap_or(cx.now.after(limit)));
-                    if execution.unreliable {
-                        self.blocked_until = None; // the peer's first grant is on its way
-                    } else if self.config.dialect.peer_gone == PeerGone::Await {
-                        if refused && execution.limits.one_try {
-                            let cause = DenialCause::Other(NO_RECEIVE_AT_ONCE);
-                            let status = self.config.dialect.no_receive;
-                            self.fail_next(cx, status, Some((slot.context, cause)));
-                            return false;
-                        }
-                        let since = *self.short_since.get_or_insert(cx.now);
-                        let limit = execution.limits.receive;
-                        self.blocked_until = limit.map(|limit| since.after(limit));
+                    let own = self.config.dialect.peer_gone == PeerGone::Await;
+                    if own && refused && execution.pair.limits().one_try {
+                        let cause = DenialCause::Other(NO_RECEIVE_AT_ONCE);
+                        let status = self.config.dialect.no_receive;
+                        self.fail_next(cx, status, Some((slot.context, cause)));
+                        return false;
                     }
+                    self.receive_wait = match (self.receive_wait, limit) {
+                        // The peer's first grant is on its way.
+                        _ if execution.is_unreliable() => ReceiveWait::None,
+                        (ReceiveWait::Since(_), _) if own => self.receive_wait,
+                        _ if own => ReceiveWait::Since(cx.now),
+                        (ReceiveWait::Until(_), Some(_)) => self.receive_wait,
+                        (_, Some(limit)) => ReceiveWait::Until(cx.now.after(limit)),
+                        (_, None) => ReceiveWait::None,
+                    };
                 } else {
-                    (self.blocked_until, self.short_since) = (None, None);
+                    self.receive_wait = ReceiveWait::None;
                 }
                 false
             }
             Begin::Started => {
-                (self.blocked_until, self.short_since) = (None, None);
+                self.receive_wait = ReceiveWait::None;
                 let Some(execution) = &mut self.execution else { return false };
                 if execution.owed().is_none() {
                     self.owing = cx.now;
@@ -447,7 +448,7 @@ impl Connection {
         }
         let accessor = Accessor { actor, purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
-        let direct = if !queue_pair_admits(execution.access, Purpose::RemoteRead, length) {
+        let direct = if !queue_pair_admits(execution.pair.access(), Purpose::RemoteRead, length) {
             Err(AccessError::QueuePair(Purpose::RemoteRead))
         } else if length == 0 || !may_lend(cx, out, frame) {
             Ok(Direct::Copy)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase, QUIET, QUIET_WITHIN};
+use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase, QUIET, QUIET_WITHIN, ReceiveWait};
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason, QueuePairKind};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -29,7 +29,7 @@ impl Connection {
         let wire = self.wire.deadline();
         let silence = earlier(self.silent_at(), self.parked_until());
         let end = earlier(earlier(self.close_by, self.answered_by()), self.lingers_until());
-        earlier(earlier(wire, silence), earlier(self.blocked_until, end))
+        earlier(earlier(wire, silence), earlier(self.blocked_until(), end))
     }
 
     /// The ends of the time-outs that run, in the order of [`TIME_OUTS`](super::TIME_OUTS).
@@ -39,7 +39,18 @@ impl Connection {
         }
         let (silent, parked) = (self.silent_at(), self.parked_until());
         let (wire, answered) = (self.wire.deadline(), self.answered_by());
-        [wire, silent, parked, self.blocked_until, self.close_by, answered]
+        [wire, silent, parked, self.blocked_until(), self.close_by, answered]
+    }
+
+    /// Until when the next request may wait for a receive of the peer's.
+    fn blocked_until(&self) -> Option<Time> {
+        match self.receive_wait {
+            ReceiveWait::None => None,
+            ReceiveWait::Until(time) => Some(time),
+            ReceiveWait::Since(since) => {
+                Some(since.after(self.execution.as_ref()?.pair.limits().receive?))
+            }
+        }
     }
 
     /// When a plain peer has had its time to finish.
@@ -70,10 +81,10 @@ impl Connection {
         let paused = self.paused.as_ref()?;
         let execution = self.execution.as_ref()?;
         // The sender of an XRC message knows nothing of receives, so its own limit does not run.
-        if execution.unreliable || execution.kind == QueuePairKind::XrcReceive {
-            return Some(paused.since.after(execution.limits.receive?));
+        if execution.is_unreliable() || execution.kind == QueuePairKind::XrcReceive {
+            return Some(paused.since.after(execution.pair.limits().receive?));
         }
-        if execution.shared {
+        if execution.shares_receives() {
             return None;
         }
         Some(paused.since.after(self.config.dialect.receive_wait?))
@@ -105,7 +116,7 @@ impl Connection {
             self.heard = cx.now; // it gets the whole time again
         }
         let (blocked, paused, silent) =
-            (due(self.blocked_until), due(self.parked_until()), due(self.silent_at()));
+            (due(self.blocked_until()), due(self.parked_until()), due(self.silent_at()));
         if due(self.wire.deadline())
             && let Err(violation) = self.wire.on_deadline(cx.now)
         {
@@ -132,8 +143,8 @@ impl Connection {
             // The receive may have been announced in time, and be noticed only now.
             self.start_all(cx);
         }
-        if due(self.blocked_until) {
-            self.blocked_until = None;
+        if due(self.blocked_until()) {
+            self.receive_wait = ReceiveWait::None;
             let context = self.execution.as_ref().and_then(|e| e.startable()).map(|s| s.context);
             if let Some(context) = context {
                 let cause = DenialCause::Other(

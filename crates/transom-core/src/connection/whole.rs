@@ -9,7 +9,7 @@
 use transom_memory::{Pass, Purpose};
 use transom_wire::{Message, MessageId, Time};
 
-use super::{Connection, Quiet};
+use super::{Connection, Quiet, ReceiveWait};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::output::{Direct, Output};
 use crate::queue::{Progress, Slot};
@@ -66,7 +66,7 @@ impl Connection {
         };
         if any {
             // The request that waited has left, so its limit no longer runs.
-            (self.blocked_until, self.short_since) = (None, None);
+            self.receive_wait = ReceiveWait::None;
         }
         if any && !owed {
             self.owing = cx.now;

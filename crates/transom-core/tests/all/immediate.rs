@@ -160,7 +160,6 @@ fn v94_a_write_with_it_fails_after_the_queue_pairs_own_limit() {
     let limit = Duration::from_millis(300);
     let limits = Limits { receive: Some(limit), ..Limits::default() };
     pair.hosts[ACTIVE].queue_pair.set_limits(limits);
-    pair.hosts[ACTIVE].connection.as_mut().unwrap().set_limits(limits);
     pair.post(ACTIVE, 1, write_of_nothing(1), Flags::NONE, &[]).unwrap();
     pair.pump();
     pair.advance(limit - Duration::from_nanos(1));

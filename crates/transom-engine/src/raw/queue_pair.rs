@@ -356,7 +356,7 @@ impl QueuePair {
     /// `Forked` in a forked child.
     pub fn resume_sends(&self) -> Result<()> {
         self.0.owner.here()?;
-        self.0.qp.front().pair.resume_sends();
+        self.0.qp.resume_sends();
         Ok(())
     }
 
@@ -483,7 +483,7 @@ impl QueuePair {
     /// `Forked` in a forked child.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
         self.0.owner.here()?;
-        self.0.qp.set_limits(limits);
+        self.0.qp.change(|pair| pair.set_limits(limits));
         Ok(())
     }
 
@@ -495,7 +495,7 @@ impl QueuePair {
     /// `Forked` in a forked child.
     pub fn set_access(&self, access: Rights) -> Result<()> {
         self.0.owner.here()?;
-        self.0.qp.set_access(access);
+        self.0.qp.change(|pair| pair.set_access(access));
         Ok(())
     }
 

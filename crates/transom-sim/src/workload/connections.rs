@@ -489,7 +489,7 @@ impl World {
         }
         if let Some(id) = end {
             self.hit("limits changed beneath a connection");
-            self.call(id, false, |call, _| call.connection.set_limits(limits));
+            self.call(id, false, |_, _| ()); // its deadline may have changed
         }
     }
 
@@ -501,9 +501,8 @@ impl World {
         if let Some(pair) = self.watcher.see().pairs.get_mut(&key) {
             pair.access = access;
         }
-        if let Some(id) = end {
+        if end.is_some() {
             self.hit("access changed beneath a connection");
-            self.call(id, false, |call, _| call.connection.set_access(access));
         }
     }
 

@@ -31,7 +31,7 @@ impl World {
         let Process { memory, lane, arena, denials, pools, pairs, .. } = process;
         let mut pair = end.pair.and_then(|pair| pairs.get_mut(pair));
         if let (Some(pair), Some(execution)) = (pair.as_deref_mut(), end.connection.execution()) {
-            pair.front.exchange(execution);
+            pair.front.carry(execution);
         }
         self.watcher.see().enter(id, transmitting);
         let pool = pair.as_deref().and_then(|pair| pair.pool).and_then(|pool| pools.get(pool));
@@ -52,7 +52,7 @@ impl World {
             effects: &mut end.effects,
             trace: Some(&mut tracer),
         };
-        let (connector, front) = match pair.as_deref_mut() {
+        let (connector, front) = match pair {
             Some(pair) => (Some(&mut pair.connector), Some(&mut pair.front)),
             None => (None, None),
         };
@@ -66,9 +66,6 @@ impl World {
             watcher: &self.watcher,
         };
         let result = then(call, &mut cx);
-        if let (Some(pair), Some(execution)) = (pair, end.connection.execution()) {
-            pair.front.exchange(execution);
-        }
         self.watcher.see().leave();
         self.conclude(id, end);
         self.end_overrun();

@@ -284,8 +284,8 @@ fn a_limit_that_is_over_behind_the_end_fails_nothing_that_was_posted_since() {
     for dialect in [&dialect::ND2, &dialect::VERBS] {
         let mut pair = Pair::connected(dialect);
         let limits = Limits { receive: Some(LIMIT), ..Limits::default() };
-        let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
-        a.with(now, |_, connection, _, _| connection.unwrap().set_limits(limits));
+        let a = &mut pair.hosts[ACTIVE];
+        a.queue_pair.set_limits(limits);
         a.post(1, Operation::Send, Flags::NONE, &[]).unwrap();
         pair.pump();
         pair.stall(PASSIVE, true);

@@ -352,11 +352,14 @@ fn v70_a_failure_of_ones_own_cancels_the_sends_until_they_are_resumed() {
     pair.pump();
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [(3, CANCELED), (30, OK)], "receives go on");
     assert_eq!(state(&pair, ACTIVE), QueuePairState::Connected);
-    pair.hosts[ACTIVE].queue_pair.resume_sends();
+    // Requests that were posted before are cancelled, wherever they are.
+    post(&mut pair, 9, Operation::Send, &[]);
+    let now = pair.now;
+    assert!(pair.hosts[ACTIVE].with(now, |_, link, _, cx| link.unwrap().resume_sends(cx)));
     assert!(!pair.hosts[ACTIVE].queue_pair.sends_failed());
     post(&mut pair, 5, Operation::Send, &[]);
     pair.pump();
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(5, OK)]);
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(9, CANCELED), (5, OK)]);
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(4, OK), (20, OK)]);
     // A failed queue pair stays so over the end of a connection.
     post(&mut pair, 6, Operation::Send, &[source.sge(0, 9)]);

@@ -328,8 +328,7 @@ fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit() {
         send(&mut pair, ACTIVE, 1);
         pair.advance(T - Duration::from_secs(1));
         if changed {
-            let now = pair.now;
-            pair.hosts[ACTIVE].with(now, |_, link, _, _| link.unwrap().set_limits(of(Some(T))));
+            pair.hosts[ACTIVE].queue_pair.set_limits(of(Some(T)));
         }
         pair.advance(Duration::from_millis(999));
         send(&mut pair, ACTIVE, 2);
@@ -573,13 +572,7 @@ fn v129_a_connection_is_joined_once_and_in_some_states_only() {
 }
 
 fn set_access(pair: &mut Pair, host: usize, access: Rights) {
-    let now = pair.now;
-    pair.hosts[host].with(now, |_, link, queue_pair, _| {
-        queue_pair.set_access(access);
-        if let Some(link) = link {
-            link.set_access(access);
-        }
-    });
+    pair.hosts[host].queue_pair.set_access(access);
 }
 
 #[test]

@@ -248,7 +248,7 @@ impl Host {
         now: Time,
         then: impl FnOnce(&mut Connector, Option<&mut Connection>, &mut QueuePair, &mut Cx<'_>) -> T,
     ) -> T {
-        self.exchange();
+        self.carry();
         let mut trace = self
             .trace
             .as_mut()
@@ -265,14 +265,13 @@ impl Host {
         };
         let result =
             then(&mut self.connector, self.connection.as_mut(), &mut self.queue_pair, &mut cx);
-        self.exchange();
         self.carry_out();
         result
     }
 
-    fn exchange(&mut self) {
+    fn carry(&mut self) {
         if let Some(execution) = self.connection.as_mut().and_then(Connection::execution) {
-            self.queue_pair.exchange(execution);
+            self.queue_pair.carry(execution);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Control calls on a link: they take its lock for real, and are finished when they return (design
 //! rule 12).
 
-use transom_memory::{QueuePairId, Rights};
+use transom_memory::QueuePairId;
 
 use super::notifications::{Notifications, Sink};
 use super::pass::Pass;
@@ -11,7 +11,7 @@ use super::{Link, LinkPhase, LinkState};
 use crate::driver::config::options::Resets;
 use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::schedule::shared::Shared;
-use crate::{Cx, EndReason, Limits, LinkWish, QueuePairEvent, Status, sys};
+use crate::{Cx, EndReason, LinkWish, QueuePairEvent, Status, sys};
 
 impl Link {
     /// A control call: takes the lock for real, and is finished, notices written, when it returns.
@@ -48,43 +48,36 @@ impl Link {
         })
     }
 
+    /// A control call whose caller holds no lock.
+    fn call(&self, call: impl FnOnce(&mut LinkState, &mut Cx<'_>)) {
+        let mut notifications = Notifications::default();
+        let _ = self.control(&mut notifications, call);
+        notifications.fire();
+        self.catch_up();
+    }
+
     /// The program flushes the queue pair. [`Link::catch_up`] follows, with no lock held.
     pub(crate) fn flush(&self, notifications: &mut Notifications) {
         let _ = self.control(notifications, |state, cx| state.connection.flush(cx));
     }
 
     /// Process what has arrived. Completions of what the peer was told that it has done are in their
-    /// queues when this returns.
+    /// queues when this returns, and what was judged before has been executed.
     pub(crate) fn process_arrived(&self) {
-        let mut notifications = Notifications::default();
-        let _ = self.control(&mut notifications, |_, _| ());
-        notifications.fire();
-        self.catch_up();
+        self.call(|_, _| ());
     }
 
-    /// Apply the changed limits of the queue pair.
-    pub(crate) fn set_limits(&self, limits: Limits) {
-        let mut notifications = Notifications::default();
-        let _ = self.control(&mut notifications, |state, _| state.connection.set_limits(limits));
-        notifications.fire();
-        self.catch_up();
-    }
-
-    /// Apply the changed remote rights of the queue pair.
-    pub(crate) fn set_access(&self, access: Rights) {
-        let mut notifications = Notifications::default();
-        let _ = self.control(&mut notifications, |state, _| state.connection.set_access(access));
-        notifications.fire();
-        self.catch_up();
+    /// Send again what is posted from now on. `false`: the queue pair is not here.
+    pub(crate) fn resume_sends(&self) -> bool {
+        let mut resumed = false;
+        self.call(|state, cx| resumed = state.connection.resume_sends(cx));
+        resumed
     }
 
     /// The queue pair begins anew, and has its other half back when this returns, behind all that had
     /// completed.
     pub(crate) fn reset(&self) {
-        let mut notifications = Notifications::default();
-        let _ = self.control(&mut notifications, |state, cx| state.connection.reset(cx));
-        notifications.fire();
-        self.catch_up();
+        self.call(|state, cx| state.connection.reset(cx));
     }
 
     /// Catch up with what was left while a control call held the lock.
@@ -102,16 +95,12 @@ impl Link {
 
     /// The connection cannot go on, for a reason outside of it.
     pub(crate) fn fail(&self, reason: EndReason) {
-        let mut notifications = Notifications::default();
-        let _ = self.control(&mut notifications, |state, cx| state.connection.fail(cx, reason));
-        notifications.fire();
-        self.catch_up();
+        self.call(|state, cx| state.connection.fail(cx, reason));
     }
 
     /// Refuse the request that came over this link, or has yet to come: no program will take it.
     pub(crate) fn turn_away(&self, why: ConnectRefusal) {
-        let mut notifications = Notifications::default();
-        let _ = self.control(&mut notifications, |state, cx| {
+        self.call(|state, cx| {
             let turned_away = state.connection.link_wish() != LinkWish::Keep;
             if state.connection.ended().is_none() && !turned_away {
                 self.shared.refused_connects.count(why);
@@ -120,8 +109,6 @@ impl Link {
                 state.connection.give_up(cx);
             }
         });
-        notifications.fire();
-        self.catch_up();
     }
 
     /// End the connection in order, behind what is owed, and complete nothing.

@@ -165,7 +165,6 @@ impl Link {
     /// End the link if the connection wants that, and pass on what it has decided: completions to their
     /// queues, events to the link's owner.
     fn notify(&self, state: &mut LinkState, notifications: &mut Notifications) {
-        state.report();
         self.observer.effects(&state.effects.list, || (state.carrier.name(), state.reason));
         self.note_silence(state);
         let closes = self.follow_wish(state);
@@ -276,10 +275,10 @@ impl LinkState {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Carry new posts over, and the state back.
+    /// Carry new posts over.
     pub(crate) fn carry(&mut self) {
         if let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) {
-            qp.exchange(execution);
+            qp.carry(execution);
         }
     }
 
@@ -287,14 +286,5 @@ impl LinkState {
     pub(crate) fn execution_of<Q>(&mut self, qp: &Q) -> Option<&mut Execution> {
         let is_ours = self.qp.as_ref().is_some_and(|ours| std::ptr::addr_eq(Arc::as_ptr(ours), qp));
         if is_ours { self.connection.execution() } else { None }
-    }
-
-    /// After a pass: tell the front half of a state that it does not know.
-    #[inline]
-    pub(crate) fn report(&mut self) {
-        let (Some(qp), Some(execution)) = (&self.qp, self.connection.execution()) else { return };
-        if execution.is_news() {
-            qp.exchange(execution);
-        }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) trait Queues: Debug + Send + Sync {
     /// Whether posts wait in front of the link.
     fn is_waiting(&self) -> bool;
 
-    /// Carry new posts over to `execution`, and its state back.
-    fn exchange(&self, execution: &mut Execution);
+    /// Carry new posts over to `execution`.
+    fn carry(&self, execution: &mut Execution);
 
     /// How full its queues are.
     fn overview(&self) -> QueuesOverview;

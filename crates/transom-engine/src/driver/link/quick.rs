@@ -189,13 +189,10 @@ impl Link {
         let all =
             state.effects.list.iter().all(completions) && state.connection.is_quiet().is_some();
         if all {
-            // A change of the queue pair's state ends the connection, which is not quiet then: there is
-            // nothing to report.
             self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
             state.idle_until = Some(state.housekeeping_at);
         } else {
             state.connection.attention().set(Attention::BEHIND);
-            state.report();
         }
         all
     }

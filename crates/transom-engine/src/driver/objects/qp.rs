@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use transom_memory::{QueuePairId, Rights};
+use transom_memory::QueuePairId;
 use transom_wire::Time;
 
 use super::cq::{Cq, LOOKS};
@@ -21,8 +21,8 @@ use crate::driver::schedule::workers::Worker;
 use crate::sys::{self, Host};
 use crate::{
     Chain, Completion, Cx, Data, Datagram, DenialRecord, Denials, Departure, Destination, Effect,
-    Effects, Execution, Limits, Operation, QueuePair, QueuePairConfig, QueuePairEvent,
-    QueuePairState, ReceiveChain, Request, SharedReceives, Side, Status,
+    Effects, Execution, Operation, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairState,
+    ReceiveChain, Request, SharedReceives, Side, Status,
 };
 
 /// The state that a posting thread needs, under a lock that is never held while bytes move.
@@ -291,12 +291,6 @@ impl Qp {
         }
     }
 
-    /// Carry new posts over to the link's half.
-    fn carry(&self, front: &mut Front, execution: &mut Execution) {
-        front.pair.exchange(execution);
-        self.waiting.store(false, Ordering::Relaxed);
-    }
-
     /// Set a timer for the moment when a request has waited too long for a connection.
     fn note_due(&self, front: &mut Front, now: Time) {
         if let Some(due) = front.pair.connection_due(now) {
@@ -319,29 +313,23 @@ impl Qp {
         notifications.fire();
     }
 
-    /// Change how long its requests may wait.
-    pub(crate) fn set_limits(&self, limits: Limits) {
+    /// Have `change` change limits or rights. They hold when this returns: nothing is judged by those before.
+    pub(crate) fn change(&self, change: impl FnOnce(&QueuePair)) {
         let link = {
             let mut front = self.front();
-            front.pair.set_limits(limits);
+            change(&front.pair);
             self.note_due(&mut front, sys::now());
             front.link.clone()
         };
-        // A link that is attached meanwhile has them from the front half.
         if let Some(link) = link {
-            link.set_limits(limits);
+            link.process_arrived();
         }
     }
 
-    /// Change what its peer may do at all.
-    pub(crate) fn set_access(&self, access: Rights) {
-        let link = {
-            let mut front = self.front();
-            front.pair.set_access(access);
-            front.link.clone()
-        };
-        if let Some(link) = link {
-            link.set_access(access);
+    /// Send again what is posted from now on (Verbs V70).
+    pub(crate) fn resume_sends(&self) {
+        if !self.link().is_some_and(|link| link.resume_sends()) {
+            self.front().pair.resume_sends();
         }
     }
 
@@ -527,8 +515,10 @@ impl Queues for Qp {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    fn exchange(&self, execution: &mut Execution) {
-        self.carry(&mut self.front(), execution);
+    fn carry(&self, execution: &mut Execution) {
+        let mut front = self.front();
+        front.pair.carry(execution);
+        self.waiting.store(false, Ordering::Relaxed);
     }
 
     fn overview(&self) -> QueuesOverview {
