@@ -5,6 +5,7 @@
 //! a test of the workspace fails where another file of a crate that ships reads a variable by itself.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Whether the environment may be believed: not in a process that has gained rights when it was executed.
@@ -49,6 +50,48 @@ pub fn is_device_name(name: &str) -> bool {
         && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
 }
 
+/// A verbs device that a program is to see.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceName {
+    /// A name that [`is_device_name`] takes.
+    pub name: String,
+    /// The addresses that the device has; none: all that no other device of the list has.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The most devices of a list.
+pub const MOST_DEVICES: usize = 16;
+
+/// The devices of a list like `mlx5_0,mlx5_1:192.0.2.3+2001:db8::1`: names, separated by commas, each with its
+/// addresses, if it is to have others than the rest.
+///
+/// # Errors
+/// A sentence that says what is wrong, and what would be accepted.
+pub fn devices(list: &str) -> Result<Vec<DeviceName>, String> {
+    let mut all: Vec<DeviceName> = Vec::new();
+    for word in list.split(',').map(str::trim) {
+        let (name, addresses) = word.split_once(':').map_or((word, None), |(n, a)| (n, Some(a)));
+        if !is_device_name(name) {
+            return Err(format!("{name:?} is no name of a device: {DEVICE_NAMES}"));
+        }
+        if all.iter().any(|other| other.name == name) {
+            return Err(format!("two devices are named {name}"));
+        }
+        let mut found = Vec::new();
+        for address in addresses.into_iter().flat_map(|list| list.split('+')) {
+            let parsed = address.trim().parse();
+            found.push(parsed.map_err(|_| {
+                format!("{address:?}, of device {name}, is no IP address like 192.0.2.3 (several: joined by +)")
+            })?);
+        }
+        all.push(DeviceName { name: name.to_owned(), addresses: found });
+    }
+    if all.len() > MOST_DEVICES {
+        return Err(format!("{} devices, and {MOST_DEVICES} are the most", all.len()));
+    }
+    Ok(all)
+}
+
 /// The directory for temporary files: `TMPDIR`, or `/tmp`.
 #[cfg(not(windows))]
 #[must_use]
@@ -66,6 +109,34 @@ pub fn temporary() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_devices_has_names_and_addresses() {
+        let of = |name: &str, addresses: &[&str]| DeviceName {
+            name: name.to_owned(),
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        };
+        assert_eq!(devices("a"), Ok(vec![of("a", &[])]));
+        assert_eq!(
+            devices("mlx5_0, mlx5_1:192.0.2.3+2001:db8::1"),
+            Ok(vec![of("mlx5_0", &[]), of("mlx5_1", &["192.0.2.3", "2001:db8::1"])])
+        );
+        let names =
+            |count: usize| (0..count).map(|i| format!("d{i}")).collect::<Vec<_>>().join(",");
+        assert_eq!(devices(&names(16)).map(|all| all.len()), Ok(16));
+        for (list, why) in [
+            ("", "no name of a device"),
+            ("a,", "no name of a device"),
+            ("a,b/c", "\"b/c\" is no name"),
+            ("a,a:192.0.2.3", "two devices are named a"),
+            ("a:", "\"\", of device a, is no IP address"),
+            ("a:192.0.2.300", "\"192.0.2.300\", of device a"),
+            (&names(17), "17 devices, and 16 are the most"),
+        ] {
+            let error = devices(list).unwrap_err();
+            assert!(error.contains(why), "{list}: {error}");
+        }
+    }
 
     #[test]
     fn a_device_name_is_one_step_of_a_path() {

@@ -124,6 +124,8 @@ impl<T> Known<T> {
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) adapter: raw::Adapter,
+    /// The number of the device in the list.
+    pub(crate) device: usize,
     /// As of the device list.
     pub(crate) gids: Table,
     pub(crate) counters: Counters,
@@ -145,7 +147,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// Open the device: one adapter for every address of the host.
-    pub(crate) fn open(gids: Table) -> Result<Arc<Context>> {
+    pub(crate) fn open(device: usize, gids: Table) -> Result<Arc<Context>> {
         // The sink is made before the context that it reports to.
         let reported: Arc<OnceLock<Weak<Context>>> = Arc::default();
         let reports = reported.clone();
@@ -164,6 +166,7 @@ impl Context {
         let adapter = raw::Adapter::open(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options)?;
         let context = Arc::new(Context {
             adapter,
+            device,
             gids,
             counters: Counters {
                 domains: Counter::new(limits::DOMAINS),
@@ -327,7 +330,7 @@ mod tests {
     /// also if that is reported when the queue pair is in RTR again.
     #[test]
     fn v104_a_message_from_before_a_reset_establishes_nothing() {
-        let context = Context::open(gid::table()).unwrap();
+        let context = Context::open(0, gid::tables().remove(0)).unwrap();
         let domain = Domain::new(&context).unwrap();
         let queue = Arc::new(Queue::new(&context, 4, None, None).unwrap().0);
         let (send, receive, kind) = (queue.clone(), queue, QueuePairKind::Rc);

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use transom_os::environment::DeviceName;
+
 use crate::gid::Layout;
 use crate::kind::kind;
 
@@ -85,19 +87,15 @@ pub(crate) fn layout() -> Layout {
     }
 }
 
-/// `TRANSOM_DEVICE`: the name of the device, the same for the whole life of the process.
-pub(crate) fn device() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let usual = || "transom0".to_owned();
-        let Some(name) = variable("TRANSOM_DEVICE") else { return usual() };
-        if transom_os::environment::is_device_name(&name) {
-            return name;
-        }
-        transom_os::say!(
-            "transom: TRANSOM_DEVICE: {name:?} is no name of a device: {}; transom0 it is",
-            transom_os::environment::DEVICE_NAMES
-        );
-        usual()
+/// `TRANSOM_DEVICE`: the devices, the same for the whole life of the process.
+pub(crate) fn devices() -> &'static [DeviceName] {
+    static ALL: OnceLock<Vec<DeviceName>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let usual = || vec![DeviceName { name: "transom0".to_owned(), addresses: Vec::new() }];
+        let Some(list) = variable("TRANSOM_DEVICE") else { return usual() };
+        transom_os::environment::devices(&list).unwrap_or_else(|why| {
+            transom_os::say!("transom: TRANSOM_DEVICE: {why}; transom0 it is");
+            usual()
+        })
     })
 }

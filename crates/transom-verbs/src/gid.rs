@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use transom_engine::raw;
+use transom_os::environment::DeviceName;
 
 use crate::{environment, limits};
 
@@ -44,16 +45,14 @@ type Place = (IpAddr, u32);
 pub(crate) struct Table {
     /// The address that other hosts reach first.
     first: Option<Place>,
+    /// The number of the device in the list.
+    device: u8,
     entries: Vec<Option<Gid>>,
 }
 
 impl Table {
-    pub(crate) const fn new() -> Table {
-        Table { first: None, entries: Vec::new() }
-    }
-
-    /// The table of these addresses.
-    pub(crate) fn of(addresses: &[Place], layout: Layout) -> Table {
+    /// The table of a device of this number with these addresses.
+    pub(crate) fn of(addresses: &[Place], layout: Layout, device: u8) -> Table {
         let first = addresses.first().copied();
         let one = |bytes, (address, interface): Place, of| Gid { bytes, address, interface, of };
         let pair = |bytes, place| [ROCE_V1, ROCE_V2].map(|of| Some(one(bytes, place, of)));
@@ -62,7 +61,7 @@ impl Table {
         let fits = 2 * (addresses.len() + 1) <= usize::from(u8::MAX);
         let entries = match (layout, first) {
             (Layout::Hardware, Some(first)) => {
-                vec![Some(one(of_hardware(first), first, IWARP))]
+                vec![Some(one(of_hardware(node_guid(first, device)), first, IWARP))]
             }
             (Layout::Mlx5, Some(first)) if fits => {
                 let local = link_local(first, addresses);
@@ -79,7 +78,7 @@ impl Table {
             }
             _ => addresses.iter().map(plain).collect(),
         };
-        Table { first, entries }
+        Table { first, device, entries }
     }
 
     /// An entry; `None`: empty, or beyond the table.
@@ -111,9 +110,9 @@ impl Table {
         }
     }
 
-    /// The GUID of this host, in network order (Verbs V28).
+    /// The GUID of the device, in network order (Verbs V24).
     pub(crate) fn node_guid(&self) -> u64 {
-        self.first.map_or(0, node_guid)
+        self.first.map_or(0, |first| node_guid(first, self.device))
     }
 }
 
@@ -185,9 +184,29 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     socket_address(address.ip().to_canonical(), address.port(), scope(address))
 }
 
-/// The table as of now.
-pub(crate) fn table() -> Table {
-    Table::of(&addresses(), environment::layout())
+/// The tables of all devices as of now.
+pub(crate) fn tables() -> Vec<Table> {
+    let devices = environment::devices();
+    let layout = environment::layout();
+    let of = |(number, addresses): (u8, Vec<Place>)| Table::of(&addresses, layout, number);
+    (0..).zip(shared_out(&addresses(), devices)).map(of).collect()
+}
+
+/// The addresses of each device: its own ones, or all that are no other device's. If others have them all, it
+/// has them, too: a device without an address is of no use.
+fn shared_out(all: &[Place], devices: &[DeviceName]) -> Vec<Vec<Place>> {
+    let named = |address: &IpAddr| devices.iter().any(|device| device.addresses.contains(address));
+    let rest: Vec<Place> = all.iter().filter(|(address, _)| !named(address)).copied().collect();
+    let place = |address: &IpAddr| {
+        let here = all.iter().find(|(other, _)| other == address);
+        here.copied().unwrap_or((*address, 0))
+    };
+    let of = |device: &DeviceName| match &*device.addresses {
+        [] if rest.is_empty() => all.to_vec(),
+        [] => rest.clone(),
+        own => own.iter().map(place).collect(),
+    };
+    devices.iter().map(of).collect()
 }
 
 /// The addresses as of now: what other hosts reach first, then loopback, then what is local to a link.
@@ -236,8 +255,9 @@ fn index_of(interface: &str) -> u32 {
 }
 
 /// The EUI-64 of the network device of an address with the local bit, or, without one, a number made of the
-/// address; in network order.
-fn node_guid((first, _): Place) -> u64 {
+/// address; in network order. Several devices of one network device count its last byte on, as the ports of an
+/// adapter do.
+fn node_guid((first, _): Place, device: u8) -> u64 {
     let hardware = raw::interfaces()
         .unwrap_or_default()
         .into_iter()
@@ -249,7 +269,7 @@ fn node_guid((first, _): Place) -> u64 {
             <[u8; 6]>::try_from(octets?).ok()
         })
         .filter(|octets| octets.iter().any(|o| *o != 0));
-    let guid = match hardware {
+    let mut guid = match hardware {
         Some([a, b, c, d, e, f]) => [a | 2, b, c, 0xff, 0xfe, d, e, f],
         None => {
             // FNV-1a: the same in every process of the host.
@@ -259,12 +279,13 @@ fn node_guid((first, _): Place) -> u64 {
             (hash | 0x0200_0000_0000_0000).to_be_bytes()
         }
     };
+    guid[7] = guid[7].wrapping_add(device);
     u64::from_ne_bytes(guid)
 }
 
 /// The GID of an adapter of iWARP: a hardware address, made of the GUID.
-fn of_hardware(first: Place) -> [u8; 16] {
-    let [a, b, c, _, _, d, e, f] = node_guid(first).to_ne_bytes();
+fn of_hardware(guid: u64) -> [u8; 16] {
+    let [a, b, c, _, _, d, e, f] = guid.to_ne_bytes();
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&[a, b, c, d, e, f]);
     bytes
@@ -293,7 +314,7 @@ mod tests {
 
     fn seen(addresses: &[(&str, u32)], layout: Layout) -> Vec<(usize, String, u32)> {
         let places: Vec<Place> = addresses.iter().map(|(a, i)| (a.parse().unwrap(), *i)).collect();
-        let table = Table::of(&places, layout);
+        let table = Table::of(&places, layout, 0);
         let line = |(at, gid): (usize, &Gid)| (at, Ipv6Addr::from(gid.bytes).to_string(), gid.of.0);
         table.iter().map(line).collect()
     }
@@ -333,7 +354,7 @@ mod tests {
             (1..=count).map(|i: u8| (Ipv4Addr::new(192, 0, 2, i).into(), 2)).collect()
         };
         for (count, entries) in [(126, 254), (127, 127)] {
-            let table = Table::of(&places(count), Layout::Mlx5);
+            let table = Table::of(&places(count), Layout::Mlx5, 0);
             assert_eq!(table.iter().count(), entries);
             for (address, _) in places(count) {
                 let index = table.index_of(address).unwrap();
@@ -343,8 +364,36 @@ mod tests {
     }
 
     #[test]
+    fn v24_devices_of_one_address_have_guids_of_their_own() {
+        let place = [("192.0.2.1".parse().unwrap(), 0)];
+        let guid = |device| Table::of(&place, Layout::Plain, device).node_guid().to_ne_bytes();
+        let (first, second) = (guid(0), guid(1));
+        assert_eq!(
+            (first[..7].to_vec(), first[7].wrapping_add(1)),
+            (second[..7].to_vec(), second[7])
+        );
+        let gid = |device| Table::of(&place, Layout::Hardware, device).get(0).unwrap().bytes;
+        assert_ne!(gid(0), gid(1));
+    }
+
+    #[test]
+    fn v25_a_device_has_its_own_addresses_or_those_that_no_other_has() {
+        let [a, b, c] = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(|a| a.parse().unwrap());
+        let all: [Place; 3] = [(a, 2), (b, 3), (c, 2)];
+        let of = |list: &str| shared_out(&all, &transom_os::environment::devices(list).unwrap());
+        assert_eq!(of("x"), [all.to_vec()]);
+        assert_eq!(of("x,y:192.0.2.2"), [vec![(a, 2), (c, 2)], vec![(b, 3)]]);
+        assert_eq!(of("x,y"), [all.to_vec(), all.to_vec()]);
+        // In the order of the list; an address that is not of this host's is shown all the same, as with
+        // TRANSOM_ADDRESSES.
+        let far = "198.51.100.7".parse().unwrap();
+        assert_eq!(of("x:2001:db8::1+198.51.100.7"), [vec![(c, 2), (far, 0)]]);
+        assert_eq!(of("x,y:192.0.2.1+192.0.2.2+2001:db8::1")[0], all.to_vec());
+    }
+
+    #[test]
     fn v25_a_link_local_gid_stands_for_the_first_address() {
-        let table = Table::of(&[("192.0.2.1".parse().unwrap(), 2)], Layout::Mlx5);
+        let table = Table::of(&[("192.0.2.1".parse().unwrap(), 2)], Layout::Mlx5, 0);
         let first = table.get(0).unwrap();
         assert_eq!((first.address, address_of(first.bytes)), (first.address, first.address));
         assert_eq!(first.address, "192.0.2.1".parse::<IpAddr>().unwrap());

@@ -293,7 +293,7 @@ pub(crate) fn take_port(
             arrived(&id, bytes, message.from, message.to);
         }
     };
-    let port = id.context.adapter.datagram_port(address, sink)?;
+    let port = id.context().adapter.datagram_port(address, sink)?;
     let taken = port.address()?;
     part.port = Some(Arc::new(port));
     Ok(taken)

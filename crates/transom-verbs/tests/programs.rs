@@ -240,6 +240,15 @@ fn connections_refused_and_ended() {
     run("connections");
 }
 
+/// Verbs V22, Verbs V24, Verbs V25, Verbs V39.
+#[test]
+fn several_devices() {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return eprintln!("SKIPPED: <rdma/rdma_cma.h> is not installed");
+    }
+    run("devices");
+}
+
 /// Verbs V36, Verbs V98, Verbs V118, Verbs V119, Verbs V124.
 #[test]
 fn objects_that_end_while_their_events_are_fetched() {

@@ -41,8 +41,9 @@ pub(crate) struct Args {
     /// atomics, and its queue pairs are connected by rdma_cm [default: roce]
     #[arg(long = "as", value_name = "KIND")]
     kind: Option<DeviceKind>,
-    /// The device's name [default: transom0]
-    #[arg(long, value_name = "NAME", value_parser = device_name)]
+    /// The devices: names, separated by commas, each with addresses of its own or those that no other has,
+    /// as in mlx5_0,mlx5_1:192.0.2.3+2001:db8::1 [default: transom0]
+    #[arg(long, value_name = "NAME[:ADDRESS...],...", value_parser = devices)]
     device: Option<String>,
     /// The addresses that the device shows, separated by commas [default: all of this host]
     #[arg(long, value_name = "ADDRESSES")]
@@ -138,13 +139,8 @@ impl Gids {
     }
 }
 
-/// A name becomes a step of paths below `/sys`.
-fn device_name(text: &str) -> Result<String, String> {
-    if transom_os::environment::is_device_name(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(transom_os::environment::DEVICE_NAMES.to_owned())
-    }
+fn devices(text: &str) -> Result<String, String> {
+    transom_os::environment::devices(text).map(|_| text.to_owned())
 }
 
 /// A word of `--ledger`.

@@ -64,8 +64,8 @@ impl Id {
             }
             (local, peer, inner.parameters.limits())
         };
-        let peer = port::find(&self.context, peer);
-        let connector = match self.context.adapter.connector() {
+        let peer = port::find(self.context(), peer);
+        let connector = match self.context().adapter.connector() {
             Ok(connector) => Arc::new(connector),
             Err(error) => return self.failed(error.status, Vec::new()),
         };

@@ -26,7 +26,7 @@ impl Id {
             }),
             Errno::EADDRNOTAVAIL
                 if port::takes_rights(address.port())
-                    && port::is_here(&self.context, address.ip()) =>
+                    && port::is_here(self.context(), address.ip()) =>
             {
                 explain::refused(Errno::EACCES, || {
                     format!("rdma_bind_addr: port {} takes CAP_NET_BIND_SERVICE", address.port())
@@ -53,6 +53,7 @@ impl Id {
                 format!("{address} is local to a link: its sin6_scope_id has to say which")
             }));
         }
+        self.choose_device(address.ip());
         let any = address.ip().is_unspecified();
         let number = if let Some(part) = &mut inner.datagrams {
             let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
@@ -62,7 +63,7 @@ impl Id {
                 .port()
         } else {
             let wish = Wish { address, one_family: inner.one_family, shared };
-            let port = Port::take(&self.context.adapter, wish)?;
+            let port = Port::take(&self.context().adapter, wish)?;
             let number = port.number();
             inner.port = Some(port);
             number

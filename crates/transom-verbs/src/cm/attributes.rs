@@ -17,7 +17,7 @@ impl Id {
     }
 
     fn addresses(&self, local: IpAddr, peer: IpAddr, traffic_class: u8) -> ibv_ah_attr {
-        let index = self.context.index_of(local).unwrap_or(0);
+        let index = self.context().index_of(local).unwrap_or(0);
         ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: crate::abi::gid_words(gid::bytes_of(peer)),

@@ -107,12 +107,42 @@ impl Parameters {
     }
 }
 
+/// The opened devices that ids may be on.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    first: Arc<Context>,
+    others: Vec<Arc<Context>>,
+}
+
+impl Devices {
+    pub(crate) fn new(first: Arc<Context>, others: Vec<Arc<Context>>) -> Arc<Devices> {
+        Arc::new(Devices { first, others })
+    }
+
+    pub(crate) fn first(&self) -> &Arc<Context> {
+        &self.first
+    }
+
+    fn get(&self, number: usize) -> &Arc<Context> {
+        number.checked_sub(1).and_then(|other| self.others.get(other)).unwrap_or(&self.first)
+    }
+
+    /// The number of the device that has an address; the first one's for an address of none.
+    fn of_address(&self, local: IpAddr) -> usize {
+        let has = |context: &Arc<Context>| context.index_of(local).is_some();
+        let other = if has(&self.first) { None } else { self.others.iter().position(has) };
+        other.map_or(0, |other| other + 1)
+    }
+}
+
 /// A communication identifier.
 #[derive(Debug)]
 pub(crate) struct Id {
     /// Where the program's structure is; 0 until its event is fetched.
     pub(crate) address: AtomicUsize,
-    pub(crate) context: Arc<Context>,
+    devices: Arc<Devices>,
+    /// The number of the device that it is on, among these.
+    device: AtomicUsize,
     pub(crate) events: Acknowledged,
     inner: Mutex<Inner>,
 }
@@ -215,13 +245,15 @@ pub(crate) fn padded(mut data: Vec<u8>, length: usize) -> Vec<u8> {
 impl Id {
     /// An id; `datagrams`: of port space UDP.
     pub(crate) fn new(
-        context: &Arc<Context>,
+        devices: &Arc<Devices>,
+        device: usize,
         channel: &Arc<Channel<Event>>,
         datagrams: bool,
     ) -> Arc<Id> {
         Arc::new(Id {
             address: AtomicUsize::new(0),
-            context: context.clone(),
+            devices: devices.clone(),
+            device: AtomicUsize::new(device),
             events: Acknowledged::default(),
             inner: Mutex::new(Inner {
                 state: State::Idle,
@@ -251,6 +283,27 @@ impl Id {
                 groups: HashSet::new(),
             }),
         })
+    }
+
+    /// The device that it is on: the first one until it has an address of another one.
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.devices.get(self.device())
+    }
+
+    /// The number of that device.
+    pub(crate) fn device(&self) -> usize {
+        self.device.load(Ordering::Relaxed)
+    }
+
+    /// An id of the same device, for a request of a peer's.
+    fn beside(&self, channel: &Arc<Channel<Event>>, datagrams: bool) -> Arc<Id> {
+        Id::new(&self.devices, self.device(), channel, datagrams)
+    }
+
+    /// Move to the device that has an address, before anything was made on another one.
+    fn choose_device(&self, local: IpAddr) {
+        let number = self.devices.of_address(local);
+        self.device.store(number, Ordering::Relaxed);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -35,7 +35,7 @@ impl Id {
             return Ok(());
         }
         let port = inner.port.as_mut().ok_or(Errno::EINVAL)?;
-        port.listen(&self.context.adapter, backlog)?;
+        port.listen(&self.context().adapter, backlog)?;
         let listener = port.listener.clone();
         inner.state = State::Listening;
         inner.backlog = backlog;
@@ -46,7 +46,7 @@ impl Id {
     /// A peer asks. A program that connects once its last connection is established is heard in that
     /// order: what has arrived on the connections before is looked at first.
     fn request(self: &Arc<Id>, connector: raw::Connector) {
-        settle(&self.context.accepting);
+        settle(&self.context().accepting);
         let (channel, place) = {
             let inner = self.lock();
             (inner.channel.clone(), inner.place())
@@ -55,7 +55,7 @@ impl Id {
             let _ = connector.turn_away(); // or the peer has gone
             return;
         }
-        let id = Id::new(&self.context, &channel, false);
+        let id = self.beside(&channel, false);
         let alias = alias::new(&id);
         let private = padded(connector.private_data().unwrap_or_default(), CONNECT_DATA);
         let offered = connector.read_limits().unwrap_or_default();
@@ -110,7 +110,7 @@ impl Id {
             let port = inner.local.map_or(0, |local| local.port());
             (inner.channel.clone(), inner.user_context, port)
         };
-        let id = Id::new(&self.context, &channel, true);
+        let id = self.beside(&channel, true);
         {
             let mut inner = id.lock();
             inner.state = State::Requested;
@@ -175,7 +175,7 @@ impl Id {
             }
             inner.own = queue_pair.is_some();
         }
-        lock(&self.context.accepting).push(Arc::downgrade(self));
+        lock(&self.context().accepting).push(Arc::downgrade(self));
         let engine = joined.as_ref().map(|joined| &joined.engine);
         let accepted = connector
             .set_front_byte(parameters.retries().to_byte())
@@ -265,7 +265,7 @@ fn settle(accepting: &Mutex<Vec<Weak<Id>>>) {
 
 impl Passive for Id {
     fn adapter(&self) -> &raw::Adapter {
-        &self.context.adapter
+        &self.context().adapter
     }
 
     fn requested(self: &Arc<Id>, connector: raw::Connector) {

@@ -18,14 +18,14 @@ use crate::gid::{self, Table};
 use crate::kind::kind;
 use crate::{sysfs, usage};
 
-/// The one device. Vendor libraries look behind the structure whether a device is theirs (Verbs V19).
+/// A device. Vendor libraries look behind the structure whether a device is theirs (Verbs V19).
 #[repr(C)]
 struct Device {
     head: ibv_device,
     behind: [u8; 256],
 }
 
-/// The address of the device; it is never freed.
+/// The address of a device; it is never freed.
 struct Address(*mut ibv_device);
 
 // SAFETY: what it points to is written once, before the address is handed out.
@@ -33,53 +33,71 @@ unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
-fn device() -> *mut ibv_device {
-    static DEVICE: OnceLock<Address> = OnceLock::new();
-    let made = DEVICE.get_or_init(|| {
-        let name = environment::device();
+/// All devices, in the order of the list.
+fn devices() -> &'static [Address] {
+    static DEVICES: OnceLock<Vec<Address>> = OnceLock::new();
+    DEVICES.get_or_init(|| {
         let sysfs = environment::variable("TRANSOM_SYSFS").unwrap_or_else(|| "/sys".into());
-        let device = Device {
-            head: ibv_device {
-                ops: [std::ptr::null(); 2],
-                node_type: kind().node_type.0,
-                transport_type: kind().transport,
-                name: device::chars(name),
-                dev_name: device::chars("uverbs0"),
-                dev_path: device::chars(&format!("{sysfs}/class/infiniband_verbs/uverbs0")),
-                ibdev_path: device::chars(&format!("{sysfs}/class/infiniband/{name}")),
-            },
-            behind: [0; 256],
+        let make = |(number, name): (usize, &str)| {
+            let uverbs = format!("uverbs{number}");
+            let device = Device {
+                head: ibv_device {
+                    ops: [std::ptr::null(); 2],
+                    node_type: kind().node_type.0,
+                    transport_type: kind().transport,
+                    name: device::chars(name),
+                    dev_name: device::chars(&uverbs),
+                    dev_path: device::chars(&format!("{sysfs}/class/infiniband_verbs/{uverbs}")),
+                    ibdev_path: device::chars(&format!("{sysfs}/class/infiniband/{name}")),
+                },
+                behind: [0; 256],
+            };
+            Address(Box::into_raw(Box::new(device)).cast())
         };
-        Address(Box::into_raw(Box::new(device)).cast())
-    });
-    made.0
+        let names = environment::devices().iter().map(|device| &*device.name);
+        names.enumerate().map(make).collect()
+    })
 }
 
-/// The GID table of the latest device list.
-static GIDS: RwLock<Table> = RwLock::new(Table::new());
+/// The number of a device of the list.
+fn number_of(device: *mut ibv_device) -> Result<usize> {
+    devices().iter().position(|one| one.0 == device).ok_or(Errno::EINVAL)
+}
 
-/// The table, read anew if `fresh`, or if it has never been read. In a forked child the lock may be that
+/// The GID tables of the latest device list.
+static GIDS: RwLock<Vec<Table>> = RwLock::new(Vec::new());
+
+/// The tables, read anew if `fresh`, or if they have never been read. In a forked child the lock may be that
 /// of a thread which is not there: it is not waited for, and not held for the reading (Verbs V146).
-fn gids(fresh: bool) -> Table {
+fn gids(fresh: bool) -> Vec<Table> {
     if !fresh
         && let Ok(gids) = GIDS.try_read()
-        && !gids.is_empty()
+        && !gids.iter().all(Table::is_empty)
     {
         return gids.clone();
     }
-    let found = gid::table();
+    let found = gid::tables();
     if let Ok(mut gids) = GIDS.try_write() {
         gids.clone_from(&found);
     }
     found
 }
 
-/// Write the device below the directory that stands for `/sys`. Programs that look there do without, where that
+/// The table of the device of a number.
+fn table(number: usize) -> Table {
+    gids(false).into_iter().nth(number).unwrap_or_default()
+}
+
+/// Write the devices below the directory that stands for `/sys`. Programs that look there do without, where that
 /// cannot be written.
-fn show(sysfs: &str, found: &Table) {
-    if let Err(error) = sysfs::write(sysfs.as_ref(), environment::device(), found) {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
+fn show(sysfs: &str, found: &[Table]) {
+    let devices = environment::devices().iter().zip(found).enumerate();
+    for (number, (device, table)) in devices {
+        if let Err(error) = sysfs::write(sysfs.as_ref(), number, &device.name, table) {
+            static SAID: Once = Once::new();
+            return SAID
+                .call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
+        }
     }
 }
 
@@ -92,9 +110,10 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     quiet(|| {
         let Some(sysfs) = environment::variable("TRANSOM_SYSFS") else { return Ok(()) };
-        let device = Path::new(&sysfs).join("class/infiniband").join(environment::device());
-        if device.symlink_metadata().is_err() {
-            show(&sysfs, &gid::table());
+        let class = Path::new(&sysfs).join("class/infiniband");
+        let is_shown = |name: &str| class.join(name).symlink_metadata().is_ok();
+        if !environment::devices().iter().all(|device| is_shown(&device.name)) {
+            show(&sysfs, &gid::tables());
         }
         Ok(())
     });
@@ -102,7 +121,7 @@ extern "C" fn begin() {
 
 // ---- the list ------------------------------------------------------------------------------------
 
-/// A list of one device behind its null-terminated pointers.
+/// The devices, as pointers behind which there is a null pointer.
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     pointer(|| {
         let found = gids(true);
@@ -112,18 +131,32 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         }
         if !count.is_null() {
             // SAFETY: the caller's number.
-            unsafe { count.write(1) };
+            unsafe { count.write(devices().len() as c_int) };
         }
-        let list = Box::new([device(), std::ptr::null_mut()]);
-        Ok(Box::into_raw(list).cast())
+        Ok(list_of(devices().iter().map(|device| device.0)))
     })
 }
 
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     if !list.is_null() {
         // SAFETY: what `ibv_get_device_list` has returned, and is not used afterwards.
-        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_device; 2]>()) });
+        unsafe { free_list(list, devices().len()) };
     }
+}
+
+/// A list for the program, with a null pointer behind it.
+pub(crate) fn list_of<T>(pointers: impl Iterator<Item = *mut T>) -> *mut *mut T {
+    let list: Box<[*mut T]> = pointers.chain([std::ptr::null_mut()]).collect();
+    Box::into_raw(list).cast()
+}
+
+/// Free a list of `count` pointers.
+///
+/// # Safety
+/// `list` is of [`list_of`], was not freed, and is not used afterwards.
+pub(crate) unsafe fn free_list<T>(list: *mut *mut T, count: usize) {
+    // SAFETY: this function's contract; the null pointer is one more.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, count + 1)) });
 }
 
 pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
@@ -134,8 +167,8 @@ pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> 
     unsafe { (&raw const (*device).name).cast() }
 }
 
-pub(crate) extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
-    entry::caught(|| Ok(gids(false).node_guid())).unwrap_or(0)
+pub(crate) extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    entry::caught(|| Ok(table(number_of(device)?).node_guid())).unwrap_or(0)
 }
 
 pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
@@ -145,18 +178,13 @@ pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int
 // ---- contexts ------------------------------------------------------------------------------------
 
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(|| {
-        if device.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        open()
-    })
+    pointer(|| open(number_of(device)?))
 }
 
-/// A new context of the device.
-pub(crate) fn open() -> Result<*mut ibv_context> {
+/// A new context of the device of a number.
+pub(crate) fn open(number: usize) -> Result<*mut ibv_context> {
     usage::reached(usage::Stage::Opened);
-    Ok(give(Context::open(gids(false))?, None))
+    Ok(give(Context::open(number, table(number))?, None))
 }
 
 /// A structure that stands for a context, for the program.
@@ -184,7 +212,7 @@ pub(crate) unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut ibv
 
 fn head(body: &Context, cmd_fd: c_int) -> ibv_context {
     ibv_context {
-        device: device(),
+        device: devices().get(body.device).map_or(std::ptr::null_mut(), |device| device.0),
         ops: ibv_context_ops {
             compat_query_device: ibv_query_device as Op,
             compat_query_port: ibv_query_port as Op,

@@ -30,7 +30,7 @@ pub(crate) extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
         if !matches!(domain, libc::AF_INET | libc::AF_INET6) || !stream {
             return Err(Errno::EOPNOTSUPP);
         }
-        let socket = Socket::new(&ids::own()?.2)?;
+        let socket = Socket::new(ids::own()?.devices.first())?;
         socket.set_nonblocking(kind & libc::SOCK_NONBLOCK != 0);
         Ok(sockets::add(socket))
     })

@@ -521,8 +521,8 @@ mod tests {
     /// between a look at it and [`hold`], which holds nothing then that no [`Rendezvous::begin`] takes.
     #[test]
     fn v76_no_request_is_held_behind_the_way_to_rtr() {
-        let gids = gid::table();
-        let context = Context::open(gids).unwrap();
+        let gids = gid::tables().remove(0);
+        let context = Context::open(0, gids).unwrap();
         let domain = Domain::new(&context).unwrap();
         let queue = Arc::new(Queue::new(&context, 4, None, None).unwrap().0);
         let (send, receive, kind) = (queue.clone(), queue, QueuePairKind::Rc);

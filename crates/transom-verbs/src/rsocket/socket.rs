@@ -8,7 +8,7 @@ use super::options::Options;
 use super::state::{Inner, Stage};
 use super::wait::{News, Waiter};
 use crate::channel::Channel;
-use crate::cm::{Event, Id};
+use crate::cm::{Devices, Event, Id};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 
@@ -41,7 +41,7 @@ pub(crate) enum Patience {
 impl Socket {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Socket>> {
         let channel = Arc::new(Channel::new()?);
-        let id = Id::new(context, &channel, false);
+        let id = Id::new(&Devices::new(context.clone(), Vec::new()), 0, &channel, false);
         let inner = Inner::new(id, Options::default());
         Ok(Socket::of(context, channel, inner))
     }

@@ -10,10 +10,8 @@ use crate::gid::{self, Table};
 use crate::kind::kind;
 use tree::Tree;
 
-/// The folder of the PCI device. The library for path names knows how deep it lies.
-const FOLDER: &str = "devices/pci5452:00/5452:00:00.0";
-/// The last part of its name.
-const SLOT: &str = "5452:00:00.0";
+/// The folder of the PCI devices. The library for path names knows how deep it lies.
+const BUS: &str = "devices/pci5452:00";
 /// Reading this fails with `EINVAL`, as reading the attributes of an empty GID does.
 const UNREADABLE: &str = "/sys/class/net/lo/speed";
 
@@ -26,12 +24,20 @@ enum Entry {
     Link(String),
 }
 
-/// The entries, by path.
-fn entries(device: &str, gids: &Table) -> Vec<(String, Entry)> {
-    let of = |name: &str| format!("{FOLDER}/infiniband/{device}/{name}");
-    let pci = |name: &str| format!("{FOLDER}/{name}");
+/// The address of a PCI device on its bus.
+fn slot(number: usize) -> String {
+    format!("5452:00:{number:02x}.0")
+}
+
+/// The entries of the device of a number, by path.
+fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
+    let slot = slot(number);
+    let folder = format!("{BUS}/{slot}");
+    let uverbs = format!("uverbs{number}");
+    let of = |name: &str| format!("{folder}/infiniband/{device}/{name}");
+    let pci = |name: &str| format!("{folder}/{name}");
     let port = |name: &str| of(&format!("ports/1/{name}"));
-    let verbs = |name: &str| format!("{FOLDER}/infiniband_verbs/uverbs0/{name}");
+    let verbs = |name: &str| format!("{folder}/infiniband_verbs/{uverbs}/{name}");
     let guid = words(&gids.node_guid().to_ne_bytes());
     let lines = [
         (of("node_type"), kind().node_type.1),
@@ -57,16 +63,16 @@ fn entries(device: &str, gids: &Table) -> Vec<(String, Entry)> {
         (port("pkeys/0"), "0xffff"),
         ("class/infiniband_verbs/abi_version".to_owned(), "6"),
         (verbs("ibdev"), device),
-        (verbs("dev"), "231:192"),
+        (verbs("dev"), &format!("231:{}", 192 + number)),
         (verbs("abi_version"), "1"),
     ];
     let mut all: Vec<_> =
         lines.into_iter().map(|(path, text)| (path, Entry::Line(text.to_owned()))).collect();
-    for (class, name) in [("infiniband", device), ("infiniband_verbs", "uverbs0")] {
-        let to = format!("../../{FOLDER}/{class}/{name}");
+    for (class, name) in [("infiniband", device), ("infiniband_verbs", &*uverbs)] {
+        let to = format!("../../{folder}/{class}/{name}");
         all.push((format!("class/{class}/{name}"), Entry::Link(to)));
-        let to = format!("../../../{SLOT}");
-        all.push((format!("{FOLDER}/{class}/{name}/device"), Entry::Link(to)));
+        let to = format!("../../../{slot}");
+        all.push((format!("{folder}/{class}/{name}/device"), Entry::Link(to)));
     }
     for at in 0..gids.length() {
         let entry = gids.get(at);
@@ -93,17 +99,18 @@ fn words(bytes: &[u8]) -> String {
     bytes.chunks(2).map(word).collect::<Vec<_>>().join(":")
 }
 
-/// Write the entries below `root`, each at once: another process may read, or write the same.
-pub(crate) fn write(root: &Path, device: &str, gids: &Table) -> Result<()> {
+/// Write the entries of the device of a number below `root`, each at once: another process may read, or write
+/// the same.
+pub(crate) fn write(root: &Path, number: usize, device: &str, gids: &Table) -> Result<()> {
     let tree = Tree::open(root)?;
-    for (path, entry) in entries(device, gids) {
+    for (path, entry) in entries(number, device, gids) {
         match entry {
             Entry::Line(text) => tree.write(&path, &(text + "\n"))?,
             Entry::Link(to) => tree.link(&path, &to)?,
         }
     }
     for empty in ["counters", "hw_counters"] {
-        tree.folder(&format!("{FOLDER}/infiniband/{device}/ports/1/{empty}"))?;
+        tree.folder(&format!("{BUS}/{}/infiniband/{device}/ports/1/{empty}", slot(number)))?;
     }
     Ok(())
 }
@@ -118,7 +125,7 @@ mod tests {
     /// Six entries: of a link-local GID, an address of no interface, and one of the first interface.
     fn gids() -> Table {
         let places = [("192.0.2.1".parse().unwrap(), 0), ("2001:db8::1".parse().unwrap(), 1)];
-        Table::of(&places, Layout::Mlx5)
+        Table::of(&places, Layout::Mlx5, 0)
     }
 
     /// A directory with the device of [`gids`].
@@ -128,7 +135,7 @@ mod tests {
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(&root).unwrap();
         let root = root.canonicalize().unwrap();
-        write(&root, "transom0", &gids()).unwrap();
+        write(&root, 0, "transom0", &gids()).unwrap();
         root
     }
 
@@ -173,11 +180,30 @@ mod tests {
             }
         }
         // An address that has come takes its place, one that has gone leaves it.
-        let one = Table::of(&[("192.0.2.1".parse().unwrap(), 0)], Layout::Mlx5);
-        write(&root, "transom0", &one).unwrap();
+        let one = Table::of(&[("192.0.2.1".parse().unwrap(), 0)], Layout::Mlx5, 0);
+        write(&root, 0, "transom0", &one).unwrap();
         assert!(fs::read(port.join("gid_attrs/types/5")).is_err());
-        write(&root, "transom0", &gids()).unwrap();
+        write(&root, 0, "transom0", &gids()).unwrap();
         assert!(fs::read(port.join("gid_attrs/types/5")).is_ok());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v105_each_device_is_a_pci_device_of_its_own() {
+        let root = written("two");
+        let other = Table::of(&[("192.0.2.2".parse().unwrap(), 0)], Layout::Mlx5, 1);
+        write(&root, 1, "transom1", &other).unwrap();
+        let text = |name: &str| fs::read_to_string(root.join("class").join(name)).unwrap();
+        assert_eq!(text("infiniband_verbs/uverbs0/ibdev"), "transom0\n");
+        assert_eq!(text("infiniband_verbs/uverbs1/ibdev"), "transom1\n");
+        assert_ne!(text("infiniband_verbs/uverbs0/dev"), text("infiniband_verbs/uverbs1/dev"));
+        assert_ne!(text("infiniband/transom0/node_guid"), text("infiniband/transom1/node_guid"));
+        let gid = "0000:0000:0000:0000:0000:ffff:c000:0202\n";
+        assert_eq!(text("infiniband/transom1/ports/1/gids/3"), gid);
+        let folder = |name: &str| root.join(name).join("device").canonicalize().unwrap();
+        let second = folder("class/infiniband/transom1");
+        assert_eq!(second, folder("class/infiniband_verbs/uverbs1"));
+        assert_eq!(second.file_name().unwrap(), "5452:00:01.0");
         fs::remove_dir_all(root).unwrap();
     }
 
@@ -186,7 +212,7 @@ mod tests {
     fn v105_the_device_is_a_link_into_the_folder_of_a_pci_device() {
         let root = written("links");
         let device = root.join("class/infiniband/transom0");
-        let folder = root.join(FOLDER);
+        let folder = root.join("devices/pci5452:00/5452:00:00.0");
         for way in ["device", "../..", "ports/1/../../../..", "device/net/../"] {
             assert_eq!(device.join(way).canonicalize().unwrap(), folder, "{way}");
         }

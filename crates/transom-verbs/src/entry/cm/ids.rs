@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::abi::*;
-use crate::cm::Id;
+use crate::cm::{Devices, Id};
 use crate::context::Context;
 use crate::entry::cm::address;
 use crate::entry::cm::events::{ChannelShell, acknowledge, next_event};
 use crate::entry::shell::{self, OfQueuePair};
 use crate::entry::{device, memory, minus_one};
 use crate::errno::{Errno, Result};
-use crate::gid;
 use crate::process::PerProcess;
 use crate::queue_pair::QueuePair;
+use crate::{environment, gid};
 
 /// An id as programs hold it. Its threads may use it in several calls at once, so no call has it for itself.
 #[repr(C)]
@@ -42,10 +42,10 @@ impl IdShell {
     }
 }
 
-/// The one context of this library, with its protection domain (Verbs V39).
-struct Own {
-    context: *mut ibv_context,
-    pd: *mut ibv_pd,
+/// The one context of this library on a device, with its protection domain (Verbs V39).
+pub(crate) struct Own {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) pd: *mut ibv_pd,
 }
 
 // SAFETY: two pointers to objects that every thread may use.
@@ -65,18 +65,39 @@ impl Drop for Own {
     }
 }
 
-pub(crate) fn own() -> Result<(*mut ibv_context, *mut ibv_pd, Arc<Context>)> {
-    static OWN: PerProcess<Own> = PerProcess::new();
-    let own = OWN.get(|_| {
-        let context = device::open()?;
+impl Own {
+    /// Opens the device of a number.
+    fn open(number: usize) -> Result<Own> {
+        let context = device::open(number)?;
         // SAFETY: a context that was just opened.
         let pd = unsafe { memory::ibv_alloc_pd(context) };
         let own = Own { context, pd };
         if pd.is_null() { Err(Errno::ENOMEM) } else { Ok(own) }
-    })?;
-    // SAFETY: it is never closed.
-    let body = unsafe { shell::context(own.context) }?.clone();
-    Ok((own.context, own.pd, body))
+    }
+
+    fn body(&self) -> Result<Arc<Context>> {
+        // SAFETY: it is never closed while this is there.
+        Ok(unsafe { shell::context(self.context) }?.clone())
+    }
+}
+
+/// The contexts of this library, one for each device.
+pub(crate) struct Owned {
+    pub(crate) all: Vec<Own>,
+    pub(crate) devices: Arc<Devices>,
+}
+
+/// The contexts, opened when they are asked for first.
+pub(crate) fn own() -> Result<&'static Owned> {
+    static OWN: PerProcess<Owned> = PerProcess::new();
+    OWN.get(|_| {
+        let count = environment::devices().len();
+        let all = (0..count).map(Own::open).collect::<Result<Vec<_>>>()?;
+        let mut bodies = all.iter().map(Own::body);
+        let first = bodies.next().ok_or(Errno::ENODEV)??;
+        let others = bodies.collect::<Result<Vec<_>>>()?;
+        Ok(Owned { all, devices: Devices::new(first, others) })
+    })
 }
 
 /// The shell of an id.
@@ -148,7 +169,7 @@ pub(crate) unsafe fn show(shell: &IdShell) -> Result {
         (inner.local, inner.peer)
     };
     let device = match local {
-        Some(local) if !local.ip().is_unspecified() => Some(own()?),
+        Some(local) if !local.ip().is_unspecified() => own()?.all.get(shell.id.device()),
         _ => None,
     };
     let head = shell.head();
@@ -162,9 +183,9 @@ pub(crate) unsafe fn show(shell: &IdShell) -> Result {
             (*head).route.dst_addr = address::write(peer).0;
             (*head).route.dgid = gid_words(gid::bytes_of(peer.ip()));
         }
-        if let Some((context, pd, _)) = device {
-            (*head).verbs = context;
-            (*head).pd = pd;
+        if let Some(Own { context, pd }) = device {
+            (*head).verbs = *context;
+            (*head).pd = *pd;
             (*head).port_num = 1;
             (*head).route.pkey = 0xFFFF;
         }
@@ -255,12 +276,12 @@ pub(crate) unsafe extern "C" fn rdma_create_id(
             ps::TCP | ps::UDP => {}
             _ => return Err(Errno::EPROTONOSUPPORT),
         }
-        let (_, _, context) = own()?;
+        let devices = &own()?.devices;
         let synchronous = channel.is_null();
         let channel = if synchronous { ChannelShell::give()? } else { channel };
         // SAFETY: a channel of the program's, or the one above.
         let events = unsafe { ChannelShell::look(channel) }?.events.clone();
-        let made = Id::new(&context, &events, space == ps::UDP);
+        let made = Id::new(devices, 0, &events, space == ps::UDP);
         let given = give(made, channel, user_context, space, synchronous);
         // SAFETY: the caller's pointer.
         unsafe { id.write(given) };
@@ -414,19 +435,19 @@ pub(crate) unsafe extern "C" fn rdma_set_option(
 
 pub(crate) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
     crate::entry::pointer(|| {
-        let (context, _, _) = own()?;
+        let all = &own()?.all;
         // SAFETY: the caller's number, or null.
         if let Some(count) = unsafe { count.as_mut() } {
-            *count = 1;
+            *count = all.len() as c_int;
         }
-        Ok(Box::into_raw(Box::new([context, std::ptr::null_mut()])).cast())
+        Ok(device::list_of(all.iter().map(|own| own.context)))
     })
 }
 
 pub(crate) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
     if !list.is_null() {
         // SAFETY: what `rdma_get_devices` has returned, and is not used afterwards.
-        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_context; 2]>()) });
+        unsafe { device::free_list(list, environment::devices().len()) };
     }
 }
 
