@@ -186,6 +186,7 @@ impl Model {
             keeps_its_size: wrong & 1 == 0,
             is_ordinary: wrong & 2 == 0,
             size: if wrong & 4 == 0 { SIZE } else { SIZE - 4096 },
+            held: 0,
         };
         let right = bytes.len() >= 25
             && bytes[..8] == *b"TRANSOM3"

@@ -172,6 +172,8 @@ pub struct MemoryFacts {
     pub is_ordinary: bool,
     /// The memory's size in bytes.
     pub size: u64,
+    /// Bytes of the pages that it has. The others are made when they are touched, by whoever touches them.
+    pub held: u64,
 }
 
 impl MemoryFacts {
@@ -191,6 +193,9 @@ impl MemoryFacts {
     /// The reason why a mapping could fault or shrink, or is too large, as a sentence.
     pub fn check_region(self, front: u64) -> Result<u64, &'static str> {
         self.check_any_size()?;
+        if self.held < self.size {
+            return Err("the shared region has not all of its pages");
+        }
         match self.size.checked_sub(front) {
             Some(length) if (1..=LARGEST).contains(&length) => Ok(length),
             _ => Err("the shared region has no bytes, or too many"),
@@ -380,7 +385,8 @@ mod tests {
 
     #[test]
     fn memory_must_be_right_in_every_respect() {
-        let right = MemoryFacts { keeps_its_size: true, is_ordinary: true, size: 4096 };
+        // The pages of rings come as they are used.
+        let right = MemoryFacts { keeps_its_size: true, is_ordinary: true, size: 4096, held: 0 };
         assert_eq!(right.check(4096), Ok(()));
         for wrong in [
             MemoryFacts { keeps_its_size: false, ..right },

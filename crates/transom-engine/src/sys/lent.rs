@@ -5,7 +5,7 @@
 //! unmaps, in this order: a copy of zeros in place of the bytes is a copy behind the word, so the copier
 //! that reads the word after the bytes knows ([`Borrowed::copy_to`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -24,6 +24,10 @@ use crate::Fault;
 /// Bytes before those of the region: a page, so that these are aligned to one.
 const FRONT: usize = 4096;
 const DROPPED: u32 = 1;
+/// Bytes of address space that regions of peers take in this process at most: a part of what it has.
+const MOST_BORROWED: usize = 1 << 42;
+/// Those that they take.
+static BORROWED: AtomicUsize = AtomicUsize::new(0);
 /// A drop waits for so long for the pages to be taken back, which takes microseconds unless a peer that
 /// has mapped them, or has put something slow into a socket, delays it.
 const PAGES_WITHIN: Duration = Duration::from_millis(100);
@@ -108,7 +112,9 @@ impl Borrowed {
         let facts: MemoryFacts = facts(&fd)?;
         let length = facts.check_region(FRONT as u64).map_err(wrong)?;
         let length = usize::try_from(length).map_err(|_| wrong("the region is too large"))?;
+        let space = AddressSpace::take(FRONT + length)?;
         let base = map(&fd, FRONT + length, ProtFlags::READ)?;
+        std::mem::forget(space); // given back when the mapping goes
         let (writable, generation) = (AtomicBool::new(false), fork_generation());
         let borrowed = Borrowed { base, length, writable, generation };
         never_forked(base, FRONT + length)?;
@@ -201,9 +207,29 @@ impl lending::Borrowed for Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if self.generation == fork_generation() {
+            drop(AddressSpace(FRONT + self.length));
             // By another thread: the pages of a large file may go with it. No reference into it exists.
             release(Release::Unmap { base: self.base, length: FRONT + self.length });
         }
+    }
+}
+
+/// Address space for a region of a peer's, counted until this is dropped.
+struct AddressSpace(usize);
+
+impl AddressSpace {
+    fn take(length: usize) -> std::io::Result<AddressSpace> {
+        let more = |taken: usize| taken.checked_add(length).filter(|all| *all <= MOST_BORROWED);
+        BORROWED
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        Ok(AddressSpace(length))
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        BORROWED.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
 
@@ -311,6 +337,16 @@ mod tests {
     }
 
     #[test]
+    fn regions_of_peers_take_a_part_of_the_address_space() {
+        let before = BORROWED.load(Ordering::Relaxed);
+        let first = AddressSpace::take(MOST_BORROWED / 2).unwrap();
+        assert!(AddressSpace::take(MOST_BORROWED / 2 + 1).is_err());
+        drop((AddressSpace::take(MOST_BORROWED / 4).unwrap(), first));
+        // Other tests have some meanwhile, and few bytes.
+        assert!(BORROWED.load(Ordering::Relaxed) < before + MOST_BORROWED / 4);
+    }
+
+    #[test]
     fn a_sink_takes_bytes_inside_of_it_and_nowhere_else() {
         let region = Lent::create(10_000).unwrap();
         let mapped = Borrowed::adopt(handed_over(&region)).unwrap();
@@ -338,12 +374,18 @@ mod tests {
         let make = |size: u64, seals: SealFlags| {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
             let fd = Fd::from(rustix::fs::memfd_create("test", flags).unwrap());
-            rustix::fs::ftruncate(&fd, size).unwrap();
+            rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size).unwrap();
             rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
             fd
         };
         let (front, kept) = (FRONT as u64, SealFlags::SHRINK | SealFlags::SEAL);
         assert!(Borrowed::adopt(make(front + 1, kept)).is_ok());
+        // Pages that are lacking would be made, and paid for, by this side.
+        let holes = make(3 * front, SealFlags::SHRINK);
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&holes, punch, front, front).unwrap();
+        rustix::fs::fcntl_add_seals(&holes, SealFlags::SEAL).unwrap();
+        assert!(Borrowed::adopt(holes).is_err(), "a hole");
         assert!(Borrowed::adopt(make(front, kept)).is_err(), "no bytes");
         assert!(Borrowed::adopt(make(front + 1, SealFlags::SEAL)).is_err());
         assert!(Borrowed::adopt(make(front + 1, SealFlags::SHRINK)).is_err());

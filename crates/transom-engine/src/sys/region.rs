@@ -27,11 +27,15 @@ const TMPFS: i64 = 0x0102_1994;
 /// The properties of memory that another process made. Seals come first: only memory has them (fcntl(2),
 /// F_GET_SEALS), and another file's server could keep the other calls waiting.
 pub(super) fn facts(fd: &Fd) -> std::io::Result<MemoryFacts> {
+    /// Of `stat`.
+    const BLOCK: u64 = 512;
     let seals = rustix::fs::fcntl_get_seals(fd)?;
+    let about = rustix::fs::fstat(fd)?;
     Ok(MemoryFacts {
         keeps_its_size: seals.contains(SealFlags::SHRINK | SealFlags::SEAL),
         is_ordinary: rustix::fs::fstatfs(fd)?.f_type as i64 == TMPFS,
-        size: u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0),
+        size: u64::try_from(about.st_size).unwrap_or(0),
+        held: u64::try_from(about.st_blocks).unwrap_or(0).saturating_mul(BLOCK),
     })
 }
 

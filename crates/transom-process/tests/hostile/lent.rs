@@ -208,15 +208,18 @@ fn a_record_that_names_a_dropped_region_is_read_and_has_no_address() {
 #[test]
 fn a_region_that_could_fault_is_not_mapped() {
     const FRONT: u64 = 4096;
-    let right = MemoryFacts { keeps_its_size: true, is_ordinary: true, size: FRONT + 1 };
+    let (keeps_its_size, is_ordinary) = (true, true);
+    let right = MemoryFacts { keeps_its_size, is_ordinary, size: FRONT + 1, held: 2 * FRONT };
     assert_eq!(right.check_region(FRONT), Ok(1));
-    assert_eq!(MemoryFacts { size: FRONT + LARGEST, ..right }.check_region(FRONT), Ok(LARGEST));
+    let largest = MemoryFacts { size: FRONT + LARGEST, held: FRONT + LARGEST, ..right };
+    assert_eq!(largest.check_region(FRONT), Ok(LARGEST));
     for wrong in [
         MemoryFacts { keeps_its_size: false, ..right },
         MemoryFacts { is_ordinary: false, ..right },
         MemoryFacts { size: FRONT, ..right },
         MemoryFacts { size: FRONT - 1, ..right },
-        MemoryFacts { size: FRONT + LARGEST + 1, ..right },
+        MemoryFacts { size: FRONT + LARGEST + 1, held: u64::MAX, ..right },
+        MemoryFacts { held: FRONT, ..right },
     ] {
         assert!(wrong.check_region(FRONT).is_err(), "{wrong:?}");
     }

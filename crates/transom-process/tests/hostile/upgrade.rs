@@ -10,7 +10,8 @@ use transom_process::upgrade::{
 use super::*;
 
 const SIZE: u64 = 4096;
-const RIGHT: MemoryFacts = MemoryFacts { keeps_its_size: true, is_ordinary: true, size: SIZE };
+const RIGHT: MemoryFacts =
+    MemoryFacts { keeps_its_size: true, is_ordinary: true, size: SIZE, held: 0 };
 
 /// A descriptor: what its memory is like, and how often that was looked at.
 #[derive(Clone)]
