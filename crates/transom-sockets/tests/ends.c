@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 static int c, s;
-static pid_t reader;
+static volatile pid_t reader;
 static volatile int over;
 static char *page, answer[99];
 static long past(long n, long a, long b, long d, long e) {
@@ -59,6 +59,13 @@ int main(void) {
     bind(l, (void *)&at, size); listen(l, 5); getsockname(l, (void *)&at, &size);
     connect(c, (void *)&at, size); s = accept(l, 0, 0);
     for (int i = 0; i < 45; i++) { send(c, "x", 1, 0); recv(s, &byte, 1, 0); send(s, "y", 1, 0); recv(c, &byte, 1, 0); }
+    /* A poll of two that finds nothing has asked for a doorbell, and the byte's read leaves it in the TCP socket. */
+    struct pollfd both[] = {{c, POLLIN, 0}, {l, POLLIN, 0}};
+    poll(both, 2, 1);
+    send(s, "z", 1, 0); recv(c, &byte, 1, 0);
+    int doorbells = 0;
+    past(SYS_ioctl, c, FIONREAD, (long)&doorbells, 0);
+    if (doorbells == 0) return puts("no doorbell") < 0;
     pthread_t one, other;
     pthread_create(&one, 0, holder, 0);
     struct uffd_msg told;

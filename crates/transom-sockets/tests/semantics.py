@@ -178,6 +178,86 @@ def a_look_at_nothing_from_an_offset_on():
     return out
 
 @scenario
+def shutdown_where_tcp_has_no_connection_left():
+    out = []
+    for how in (socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR):
+        # A reset; an answer to what was sent behind the end; an end that is answered.
+        for way in ("reset", "refused", "ended"):
+            c, s = pair()
+            if way == "reset": c.sendall(b"unread"); until(lambda: unread(s) == 6)
+            s.close(); until(lambda: "RDHUP" in polled(c))
+            if way == "refused": c.send(b"x"); until(lambda: "HUP" in polled(c, 0))
+            found = [attempt(c.shutdown, how)]
+            if way == "ended" and how != socket.SHUT_RD: until(lambda: "HUP" in polled(c, 0))
+            found += [attempt(c.recv, 9), attempt(c.recv, 9)]
+            if how != socket.SHUT_RD: found.append(attempt(c.send, b"x"))
+            out.append(found + [polled(c), c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)])
+    return out
+
+def spliced(*a):
+    """As os.splice, with any flags and offsets."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); at = lambda o: None if o is None else ctypes.byref(ctypes.c_int64(o)) if o < 8 else ctypes.c_void_p(o)
+    source, skip, target, place, count, flags = a
+    n = libc.splice(source, at(skip), target, at(place), ctypes.c_size_t(count), flags)
+    return n if n >= 0 else errno.errorcode[ctypes.get_errno()]
+
+@scenario
+def a_splice_is_refused_as_by_the_kernel():
+    c, s = pair(); r, w = os.pipe(); f = os.memfd_create("file"); os.write(f, b"in the file")
+    c.sendall(b"abc"); until(lambda: unread(s) == 3); os.write(w, b"piped"); i = s.fileno()
+    out = [spliced(i, 0, w, None, 9, 0), spliced(i, None, w, 0, 9, 0), spliced(i, 8, w, None, 9, 0), spliced(i, None, w, None, 9, 99), spliced(i, None, f, None, 9, 0), spliced(i, None, c.fileno(), None, 9, 0), spliced(i, None, 999, None, 9, 0), spliced(i, None, w, None, 0, 99)]
+    out += [spliced(r, None, i, 0, 9, 0), spliced(r, 0, i, None, 9, 0), spliced(r, None, i, 8, 9, 0), spliced(r, None, i, None, 9, 99), spliced(f, None, i, None, 9, 0), spliced(f, 0, i, None, 9, 0), spliced(999, None, i, None, 9, 0), spliced(r, None, i, None, 0, 99)]
+    return out + [recv_exactly(s, 3).decode(), os.read(r, 9).decode(), os.lseek(f, 0, os.SEEK_CUR)]
+
+@scenario
+def a_splice_of_a_connection_waits_as_its_socket_does():
+    c, s = pair(); r, w = os.pipe(); NONBLOCK = 2
+    threading.Timer(0.1, lambda: c.sendall(b"late")).start()
+    out = [spliced(s.fileno(), None, w, None, 9, NONBLOCK), os.read(r, 9).decode(), spliced(r, None, s.fileno(), None, 9, NONBLOCK)]
+    s.setblocking(False)
+    return out + [spliced(s.fileno(), None, w, None, 9, 0), spliced(s.fileno(), None, w, None, 9, NONBLOCK)]
+
+@scenario
+def a_pipe_keeps_what_a_connection_refuses():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN); out = []
+    for way in ("finished", "closed", "reset"):
+        c, s = pair(); r, w = os.pipe(); os.write(w, b"piped")
+        if way == "finished": c.shutdown(socket.SHUT_WR)
+        if way == "reset": c.sendall(b"unread"); until(lambda: unread(s) == 6)
+        if way != "finished": s.close(); until(lambda: "RDHUP" in polled(c))
+        first = spliced(r, None, c.fileno(), None, 2, 0)
+        until(lambda: way == "finished" or "HUP" in polled(c, 0))
+        out.append([first, spliced(r, None, c.fileno(), None, 9, 0), os.read(r, 9).decode()])
+    return out
+
+@scenario
+def messages_at_once_none_and_behind_a_reset():
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); room = ctypes.create_string_buffer(8)
+    class Vector(ctypes.Structure): _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    class Message(ctypes.Structure): _fields_ = [("name", ctypes.c_void_p), ("length", ctypes.c_uint), ("iov", ctypes.POINTER(Vector)), ("count", ctypes.c_size_t), ("control", ctypes.c_void_p), ("size", ctypes.c_size_t), ("flags", ctypes.c_int), ("none", ctypes.c_int), ("got", ctypes.c_uint)]
+    v = Vector(ctypes.addressof(room), 3); m = Message(iov=ctypes.pointer(v), count=1)
+    def get(s, n, flags=0):
+        k = libc.recvmmsg(s.fileno(), ctypes.byref(m), n, flags, None); return [k, m.got] if k >= 0 else errno.errorcode[ctypes.get_errno()]
+    c, s = pair(); out = [get(s, 0)]
+    c.sendall(b"unread"); s.sendall(b"answer"); until(lambda: unread(s) == 6 and unread(c) == 6)
+    s.close(); until(lambda: "RDHUP" in polled(c))
+    return out + [get(c, 1), get(c, 1), attempt(c.recv, 9), attempt(c.recv, 9)]
+
+@scenario
+def the_state_of_a_connection_is_that_of_its_ends():
+    state = lambda s: s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[0]
+    ESTABLISHED, FIN_WAIT2, CLOSE, CLOSE_WAIT = 1, 5, 7, 8
+    c, s = pair(); out = [state(c), state(s)]
+    c.shutdown(socket.SHUT_RD); out += [state(c), state(s)]
+    c.shutdown(socket.SHUT_WR); out += [until(lambda: state(c) == FIN_WAIT2), until(lambda: state(s) == CLOSE_WAIT)]
+    s.shutdown(socket.SHUT_WR); out += [until(lambda: state(s) == CLOSE)]
+    c, s = pair(); s.close(); out += [until(lambda: state(c) == CLOSE_WAIT)]
+    c.shutdown(socket.SHUT_WR); out += [until(lambda: state(c) == CLOSE)]
+    return out + [len(c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, n)) for n in (1, 4, 104)]
+
+@scenario
 def echo_in_one_process():
     c, s = pair(); out = []
     for n in (1, 2, 63, 64, 65, 4095, 4096, 4097, 16384):

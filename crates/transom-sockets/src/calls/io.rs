@@ -261,6 +261,15 @@ calls! {
                 return done;
             }
         };
+        // An error that the connection has is told first, whatever there is to read.
+        if flags & libc::MSG_ERRQUEUE == 0
+            && let Some(error) = stream::error_now(&held, fd)
+        {
+            return sys::fail(error) as c_int;
+        }
+        if count == 0 {
+            return 0;
+        }
         let begin = sys::now();
         let time = user::fetch(limit);
         if time.is_none() && !limit.is_null() {

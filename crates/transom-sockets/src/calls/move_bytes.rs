@@ -80,15 +80,15 @@ fn into_pipe(
             return Err(libc::EAGAIN);
         }
     }
-    // A pipe that is writable takes a page without blocking.
+    // A pipe that is writable takes a page without blocking. Whether the connection is waited for is its own affair
+    // (splice(2), SPLICE_F_NONBLOCK).
     let mut bytes = vec![0; count.min(if nonblocking { 4096 } else { PIECE })];
-    let wait = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
     let peek = |flags| Receive { vectors: &[], flags, message: None };
     let all = vectors(&mut bytes);
     let seen = stream::receive(
         held,
         from,
-        Receive { vectors: &all, ..peek(wait | libc::MSG_PEEK | stream::FROM_NEXT) },
+        Receive { vectors: &all, ..peek(libc::MSG_PEEK | stream::FROM_NEXT) },
     )?;
     let written = if seen == 0 { 0 } else { sys::write(to, &bytes[..seen])? };
     let taken = vectors(&mut bytes[..written]);
@@ -111,11 +111,16 @@ fn from_pipe(
     flags: c_uint,
 ) -> Result<usize, Errno> {
     let session = held.session().ok_or(libc::EBADF)?;
-    if flags & libc::SPLICE_F_NONBLOCK != 0 {
-        let mut there = [libc::pollfd { fd: from, events: libc::POLLIN, revents: 0 }];
-        if sys::poll(&mut there, Some(0), std::ptr::null())? == 0 {
-            return Err(libc::EAGAIN);
-        }
+    let mut there = [libc::pollfd { fd: from, events: libc::POLLIN, revents: 0 }];
+    let readable = sys::poll(&mut there, Some(0), std::ptr::null())? > 0;
+    if !readable && flags & libc::SPLICE_F_NONBLOCK != 0 {
+        return Err(libc::EAGAIN);
+    }
+    // The pipe keeps what the connection does not take.
+    if there[0].revents & libc::POLLIN != 0
+        && let Some(error) = stream::cannot(held, to)
+    {
+        return Err(error);
     }
     stream::advance(held, &session, to);
     if !session.sends_by_ring() {
@@ -145,6 +150,34 @@ fn from_pipe(
         }
     }
     Ok(got)
+}
+
+/// The kernel's error for a `splice` whose one side is a connection, before it moves anything. `None`: there is none.
+fn splices(
+    (from, skip): (c_int, Offset),
+    (to, at): (c_int, Offset),
+    flags: c_uint,
+) -> Option<Errno> {
+    /// SPLICE_F_MOVE, SPLICE_F_NONBLOCK, SPLICE_F_MORE, SPLICE_F_GIFT.
+    const KNOWN: c_uint = 0xF;
+    let (source, target) = (sys::is_pipe(from), sys::is_pipe(to));
+    if flags & !KNOWN != 0 {
+        return Some(libc::EINVAL);
+    }
+    if sys::status_flags(from).is_err() || sys::status_flags(to).is_err() {
+        return Some(libc::EBADF);
+    }
+    if source && !skip.is_null() || target && !at.is_null() {
+        return Some(libc::ESPIPE);
+    }
+    // SAFETY: plain words.
+    let there = |offset| unsafe { user::fetch_optional(offset) };
+    if there(at).and(there(skip)).is_err() {
+        return Some(libc::EFAULT);
+    }
+    // A connection has no places, and one of the two is a pipe.
+    let placed = !skip.is_null() || !at.is_null();
+    (placed || !source && !target).then_some(libc::EINVAL)
 }
 
 calls! {
@@ -177,11 +210,21 @@ calls! {
         from: c_int, skip: Offset, to: c_int, at: Offset, count: usize, flags: c_uint
     ) -> isize, -1; |next| {
         let source = match young::enter(from, Use::Receive) {
-            Served::Ours(held) => return answer(into_pipe(&held, from, to, count, flags)),
+            Served::Ours(_) if count == 0 => return 0,
+            Served::Ours(held) => {
+                return answer(match splices((from, skip), (to, at), flags) {
+                    Some(error) => Err(error),
+                    None => into_pipe(&held, from, to, count, flags),
+                });
+            }
             Served::Kernel(flight) => flight,
         };
         match young::enter(to, Use::Send(count)) {
-            Served::Ours(held) => answer(from_pipe(&held, from, to, count, flags)),
+            Served::Ours(_) if count == 0 => 0,
+            Served::Ours(held) => answer(match splices((from, skip), (to, at), flags) {
+                Some(error) => Err(error),
+                None => from_pipe(&held, from, to, count, flags),
+            }),
             Served::Kernel(target) => {
                 target.sent(source.received(0, next(from, skip, to, at, count, flags)))
             }

@@ -134,6 +134,15 @@ fn put(to: *mut u8, bytes: &[u8]) -> c_int {
     if copied == bytes.len() { 0 } else { sys::fail(libc::EFAULT) as c_int }
 }
 
+/// The kernel has written TCP_INFO, which begins with the state of the connection.
+fn tell_state(held: &Held, to: *mut u8, size: *const Size) {
+    // SAFETY: any bytes are numbers.
+    let (room, state) = unsafe { (user::fetch(size), user::fetch(to)) };
+    if let (Some(1..), Some(state), Some(session)) = (room, state, held.session()) {
+        put(to, &[stream::tcp_state(&session, state)]);
+    }
+}
+
 calls! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, at: *const c_void, size: Size) -> c_int, -1; |next| {
         let Some(held) = table::hold_known(fd) else { return next(fd, level, name, at, size) };
@@ -151,7 +160,13 @@ calls! {
         let Some(held) = table::hold_known(fd) else { return next(fd, level, name, to, size) };
         let given = user::fetch(size).filter(|size| !to.is_null() && i32::try_from(*size).is_ok());
         let kept = get(&held, fd, level, name);
-        let (Some(kept), Some(room)) = (kept, given) else { return next(fd, level, name, to, size) };
+        let (Some(kept), Some(room)) = (kept, given) else {
+            let done = next(fd, level, name, to, size);
+            if done == 0 && (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO) {
+                tell_state(&held, to.cast(), size);
+            }
+            return done;
+        };
         let (number, name) = match kept {
             Kept::Number(value) => (value.to_ne_bytes(), None),
             Kept::Name(name) => ([0; 4], Some(name)),

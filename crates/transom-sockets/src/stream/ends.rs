@@ -87,12 +87,42 @@ pub(crate) fn take_error(held: &Socket, session: &Session<'_>) -> Option<Errno> 
     fresh.then_some(if reset && !ended { libc::ECONNRESET } else { libc::EPIPE })
 }
 
+/// As [`take_error`], where the end need not be known yet.
+pub(crate) fn error_now(held: &Socket, fd: c_int) -> Option<Errno> {
+    let session = held.session()?;
+    if session.road_in() == Ok(Road::Ring) && is_look(held, &session) {
+        held.look_at_tcp(fd);
+    }
+    take_error(held, &session)
+}
+
+/// The state of the connection, as `TCP_INFO` has it, where the kernel's socket has seen no end: those of a direction
+/// are in the segment.
+pub(crate) fn tcp_state(session: &Session<'_>, of_kernel: u8) -> u8 {
+    const ESTABLISHED: u8 = 1;
+    const FIN_WAIT2: u8 = 5;
+    const CLOSE: u8 = 7;
+    const CLOSE_WAIT: u8 = 8;
+    let finished = session.arrived().is_ok_and(|incoming| incoming.finished);
+    match (of_kernel, session.has_finished(), finished) {
+        (ESTABLISHED, false, true) => CLOSE_WAIT,
+        (ESTABLISHED, true, false) => FIN_WAIT2,
+        (ESTABLISHED, true, true) | (CLOSE_WAIT, true, _) => CLOSE,
+        _ => of_kernel,
+    }
+}
+
 /// `shutdown`.
 pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno> {
     send_deferred(held, fd);
     let Some(session) = held.session() else { return Err(libc::EBADF) };
-    let over = is_over(&session);
-    let done = end_directions(held, &session, fd, how);
+    if session.sends_by_ring() {
+        held.look_at_tcp(fd);
+    }
+    // Behind a reset, and behind the answer to what was sent to a peer that had closed, TCP has no connection.
+    let over =
+        is_over(&session) || held.is_gone() && (held.was_refused() || is_reset(held, &session));
+    let done = end_directions(held, &session, fd, how, over);
     let done = if over && done.is_ok() { Err(libc::ENOTCONN) } else { done };
     if done != Err(libc::EINVAL) {
         session.end().shutdowns.fetch_add(1, Ordering::SeqCst);
@@ -106,6 +136,7 @@ fn end_directions(
     session: &Session<'_>,
     fd: c_int,
     how: c_int,
+    over: bool,
 ) -> Result<(), Errno> {
     let (reads, writes) = match how {
         libc::SHUT_RD => (true, false),
@@ -123,6 +154,10 @@ fn end_directions(
         return sys::shutdown(fd, how).map(|_| ());
     }
     if held.look_at_tcp(fd) {
+        if writes && !over {
+            let _lock = held.sending(session)?;
+            let _ = session.finish();
+        }
         return sys::shutdown(fd, how).map(|_| ());
     }
     if writes {

@@ -15,10 +15,12 @@ use transom_switch::wait::{Rung, Wait, Wake};
 use super::sys::{self, Errno};
 use super::table::Socket;
 
-pub(crate) use ends::{closed, is_look, is_over, is_reset, shutdown, take_error};
+pub(crate) use ends::{
+    closed, error_now, is_look, is_over, is_reset, shutdown, take_error, tcp_state,
+};
 pub(crate) use patience::NAP;
 pub(crate) use receive::{FROM_NEXT, Receive, receive};
-pub(crate) use send::{room, send};
+pub(crate) use send::{cannot, room, send};
 pub(crate) use vectors::total;
 
 /// Bytes copied at once: the other side works on them while the next ones are copied.

@@ -156,6 +156,21 @@ fn send_by_tcp(
     Ok(sent)
 }
 
+/// Why a send would take nothing, before anything is taken from where its bytes are: the error, with SIGPIPE.
+pub(crate) fn cannot(held: &Socket, fd: c_int) -> Option<Errno> {
+    let session = held.session()?;
+    let gone = session.sends_by_ring() && held.look_at_tcp(fd);
+    let refused = gone && (held.was_refused() || is_reset(held, &session));
+    if !session.has_finished() && !refused {
+        return None;
+    }
+    let error = take_error(held, &session).unwrap_or(libc::EPIPE);
+    if error == libc::EPIPE {
+        sys::raise_pipe();
+    }
+    Some(error)
+}
+
 /// Put into the rings what there is room for. `deep`: into large ones, too.
 fn push(
     held: &Socket,
