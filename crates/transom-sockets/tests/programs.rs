@@ -711,6 +711,59 @@ fn a_program_that_is_left_out_inherits_a_switched_connection() {
     assert_eq!(said(&["env", "-i", "/bin/cat"], true), ["b'reset'", "status 1"]);
 }
 
+/// Starts cat by `execle`, with as many words and with the variables that it is told, and prints what its peer got.
+const BY_EXECLE: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+int main(int count, char **words) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    char b[99];
+    int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), s, status;
+    bind(l, (void *)&at, size); listen(l, 5); getsockname(l, (void *)&at, &size);
+    connect(c, (void *)&at, size); s = accept(l, 0, 0);
+    for (int i = 0; i < 45; i++) { send(c, "x", 1, 0); recv(s, b, 1, 0); send(s, "y", 1, 0); recv(c, b, 1, 0); }
+    send(c, "bytes", 5, 0);
+    shutdown(c, SHUT_WR);
+    if (!fork()) {
+        char *none[] = {"ANOTHER=1", 0}, **variables = strcmp(words[1], "with") ? none : environ;
+        dup2(s, 0); dup2(s, 1); close(s); close(c);
+        if (count == 3) execle("/bin/cat", "cat", (char *)0, variables);
+        else execle("/bin/cat", "cat", "-", "-", "-", "-", "-", "-", "-", (char *)0, variables);
+        _exit(9);
+    }
+    close(s);
+    long n = recv(c, b, sizeof b, 0);
+    if (n < 0) puts(strerror(errno)); else printf("%.*s\n", (int)n, b);
+    wait(&status);
+}
+"#;
+
+/// Variables are those that the call was given, wherever its words end.
+#[test]
+fn execle_says_whether_the_library_follows() {
+    if !there(&["cc", "cat"]) {
+        return;
+    }
+    let program = compiled("execle", BY_EXECLE, &[]);
+    for (variables, expected) in [("with", "bytes\n"), ("without", "Connection reset by peer\n")] {
+        for more in [&["few"][..], &["more", "words"]] {
+            let mut command = command(program.to_str().unwrap(), true);
+            let output = command.arg(variables).args(more).output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(said, expected, "{variables} {more:?}");
+        }
+    }
+}
+
 /// A handler receives on the blocking connection on which its thread is receiving; both together get each byte.
 const RECEIVES_IN_A_HANDLER: &str = r#"
 #define _GNU_SOURCE

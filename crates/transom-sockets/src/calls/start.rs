@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicPtr;
 use super::calls;
 use crate::said;
 use crate::started::{What, starts};
+use crate::user;
 
 type Text = *const c_char;
 type Words = *const *const c_char;
@@ -91,13 +92,12 @@ calls! {
 /// Define calls with a varying number of arguments. What goes on to the next definition is the call's
 /// own frame: registers and stack are as the program left them.
 macro_rules! varying {
-    ($($name:ident: $prepare:ident by $what:ident),*) => {
+    ($($name:ident: $prepare:ident by $what:ident, $variables:ident),*) => {
         $(
-            extern "C" fn $prepare(file: Text) -> *mut c_void {
+            extern "C" fn $prepare(file: Text, frame: *const usize) -> *mut c_void {
                 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 const NAME: &str = concat!(stringify!($name), "\0");
-                // The variables of `execle` lie behind its words: they are taken for this process's.
-                std::mem::forget(starts(What::$what(file), INHERITED, false));
+                std::mem::forget(starts(What::$what(file), $variables(frame), false));
                 super::next(&NEXT, CStr::from_bytes_with_nul(NAME.as_bytes()).unwrap_or_default())
             }
 
@@ -107,6 +107,7 @@ macro_rules! varying {
                 // Seven words on the stack behind the return address align it for the call.
                 naked_asm!(
                     "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                    "mov rsi, rsp",
                     "call {prepare}",
                     "mov r11, rax",
                     "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
@@ -122,8 +123,28 @@ macro_rules! varying {
     };
 }
 
+/// This process's variables.
+fn inherited(_: *const usize) -> Words {
+    INHERITED
+}
+
+/// The variables of a call that has them behind its words and a null. `frame`: the registers as [`varying`] has put
+/// them on the stack, the last one first, and behind the return address the words that no register has.
+fn behind_words(frame: *const usize) -> Words {
+    /// Words in registers, of which the first one is the sixth of the frame.
+    const REGISTERS: usize = 5;
+    const RETURN: usize = 7;
+    let word = |at: usize| {
+        let place = if at < REGISTERS { REGISTERS - at } else { RETURN + 1 + at - REGISTERS };
+        // SAFETY: plain words.
+        unsafe { user::fetch(frame.wrapping_add(place)) }
+    };
+    let Some(end) = (0..).find(|at| matches!(word(*at), None | Some(0))) else { return INHERITED };
+    word(end + 1).map_or(INHERITED, |variables| variables as Words)
+}
+
 varying! {
-    execl: before_execl by Path,
-    execlp: before_execlp by Name,
-    execle: before_execle by Path
+    execl: before_execl by Path, inherited,
+    execlp: before_execlp by Name, inherited,
+    execle: before_execle by Path, behind_words
 }
