@@ -157,6 +157,19 @@ impl<'lane> Pass<'lane> {
         }
         answer
     }
+
+    /// As [`Memory::probe`]: a yes permits no copy, and needs no guard.
+    ///
+    /// # Errors
+    /// The [`Denial`] of the first rule that the access breaks.
+    pub fn probe(&mut self, access: &Access, now: Nanoseconds) -> Result<(), Box<Denial>> {
+        let answer = self.memory.probe(self.lane, access, now);
+        if answer.is_err() {
+            // The refusal has ended the guard.
+            self.checks = 0;
+        }
+        answer
+    }
 }
 
 impl Drop for Pass<'_> {
@@ -336,6 +349,12 @@ mod tests {
         drop(pass.check(&ask(1), 0));
         let wrong = Access { token: Token(1), ..ask(1) };
         assert!(pass.check(&wrong, 0).is_err());
+        assert_eq!(guards(&memory), 0);
+        assert!(pass.check(&ask(1), 0).is_ok());
+        assert_eq!(guards(&memory), 1);
+        assert!(pass.probe(&ask(2 * LARGEST_GRANT), 0).is_ok());
+        assert_eq!(guards(&memory), 1, "a probe that says yes leaves the guard alone");
+        assert!(pass.probe(&wrong, 0).is_err());
         assert_eq!(guards(&memory), 0);
         assert!(pass.check(&ask(1), 0).is_ok());
         assert_eq!(guards(&memory), 1);
