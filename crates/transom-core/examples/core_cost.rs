@@ -19,8 +19,9 @@ mod support;
 use std::time::Instant;
 
 use support::{ACTIVE, PASSIVE, Pair};
-use transom_core::{Buffer, Flags, Operation, dialect};
+use transom_core::{Flags, Operation, dialect};
 use transom_memory::Rights;
+use transom_wire::Buffer;
 
 fn main() {
     let mut pair = Pair::connected(&dialect::ND2);
@@ -28,7 +29,7 @@ fn main() {
     let source = a.register(vec![1; 4096], Rights::NONE);
     let target = p.register(vec![0; 4096], Rights::REMOTE_WRITE | Rights::LOCAL_WRITE);
     (a.quiet, p.quiet) = (true, true);
-    let mut out = [0, 1].map(|_| Buffer { bytes: Vec::with_capacity(1 << 17), limit: 1 << 16 });
+    let mut out = [0, 1].map(|_| Buffer::new(1 << 16));
     let operation = Operation::Write { token: target.token.0, address: target.address };
     let (now, list) = (pair.now, [source.sge(0, 8)]);
     const ROUNDS: u32 = 1_000_000;

@@ -262,11 +262,10 @@ mod tests {
         let contexts: Vec<u64> = posted(&pair).iter().map(|(context, _)| *context).collect();
         assert_eq!(contexts, [1, 2, 6]);
         assert_eq!(posted(&pair)[0].1, list);
-        let mut bytes = [0; 6];
         for (sequence, expected) in [(1, b"before"), (2, b"behind")] {
             let slot = *pair.posted.get(pair.posted.first() + sequence).unwrap();
-            assert!(pair.posted.copy_inline(&slot, &mut bytes));
-            assert_eq!(&bytes, expected);
+            let (left, right) = pair.posted.inline(&slot, 0, 6).unwrap();
+            assert_eq!([left, right].concat(), expected);
         }
     }
 

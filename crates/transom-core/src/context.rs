@@ -76,6 +76,13 @@ pub trait HostMemory: Sync {
         self.write(to, &bytes)
     }
 
+    /// Copy `length` bytes from `from` to `to`, which lies in memory shared with a peer
+    /// ([`Room::Shared`](transom_wire::Room::Shared)).
+    ///
+    /// # Errors
+    /// [`Fault`] if a page of the first range is not there: anything may lie in the second one.
+    fn share(&self, from: u64, to: u64, length: usize) -> Result<(), Fault>;
+
     /// Whether the source of [`HostMemory::copy`] is a region of the peer's that the peer has dropped: then a
     /// fault is not this program's.
     fn source_is_gone(&self) -> bool {
@@ -251,6 +258,13 @@ impl Debug for Effects {
 }
 
 impl Effects {
+    /// Whether there is nothing to be done.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty() && !self.settled
+    }
+
     /// Report a completion.
     pub fn complete(&mut self, side: Side, completion: Completion) {
         self.list.push(Effect::Complete(side, completion));

@@ -2,7 +2,7 @@
 //! most 64 KiB that lives for one copy (design rules 1, 5).
 
 use transom_memory::{Access, Actor, Denial, Grant, Pass, Purpose, Rule, Segment, Token};
-use transom_wire::{Atomic, Bytes, RefusalClass, Time};
+use transom_wire::{Atomic, Bytes, RefusalClass, Room, Time};
 
 use crate::queue::{Piece, RequestQueue, Slot};
 use crate::{Cx, DenialCause, Fault, HostMemory};
@@ -67,9 +67,37 @@ pub(crate) fn class(denial: &Denial) -> RefusalClass {
     }
 }
 
-/// Append what a grant permits to `out`.
-fn append(host: &dyn HostMemory, grant: Grant<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    grant.try_each(|segment| host.append(segment.host, segment.length as usize, out))
+/// Copy what a grant permits to where a payload goes, behind what is there.
+#[inline(always)]
+fn fill(host: &dyn HostMemory, grant: &Grant<'_>, room: &mut Room<'_>) -> Result<(), Fault> {
+    grant.try_each(|Segment { host: from, length }| {
+        let length = length as usize; // at most that of a grant
+        match room {
+            Room::Here(bytes) => {
+                let (now, later) =
+                    std::mem::take(bytes).split_at_mut_checked(length).ok_or(Fault)?;
+                *bytes = later;
+                host.read(from, now)
+            }
+            Room::Behind(bytes) => host.append(from, length, bytes),
+            Room::Shared(to) => {
+                let at = *to;
+                *to += length as u64;
+                host.share(from, at, length)
+            }
+        }
+    })
+}
+
+/// Copy bytes that lie in memory shared with the peer to where a grant permits.
+#[inline(never)]
+fn copy_shared(host: &dyn HostMemory, grant: &Grant<'_>, address: u64) -> Result<(), Fault> {
+    let mut from = address;
+    grant.try_each(|Segment { host: to, length }| {
+        let at = from;
+        from = from.wrapping_add(length);
+        host.copy(at, to, length as usize) // at most that of a grant
+    })
 }
 
 /// The actor of an access, and its purpose.
@@ -114,6 +142,17 @@ impl Accessor {
             .try_for_each(|sge| self.probe(cx, sge.token, sge.address, u64::from(sge.length)))
     }
 
+    /// As [`Accessor::probe`], between the copies of a pass.
+    pub(crate) fn judge(
+        self,
+        (pass, now): (&mut Pass<'_>, Time),
+        token: u32,
+        address: u64,
+        length: u64,
+    ) -> Result<(), AccessError> {
+        pass.probe(&self.access(token, address, length), now.0).map_err(AccessError::Denied)
+    }
+
     /// Copy `bytes` to where the token lets them go.
     pub(crate) fn place(
         self,
@@ -122,58 +161,46 @@ impl Accessor {
         address: u64,
         bytes: Bytes<'_>,
     ) -> Result<(), AccessError> {
+        let mut pass = cx.memory.pass(cx.lane);
         let (mut at, mut left) = (address, bytes);
         while !left.is_empty() {
             let (piece, later) = left.split_at(LARGEST_COPY);
-            left = later;
-            let length = piece.len() as u64;
-            let access = self.access(token, at, length);
-            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)?;
-            let mut rest = piece;
-            for segment in grant.segments() {
-                let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
-                let (now, later) = rest.split_at(count);
-                let done = match now {
-                    Bytes::Own(bytes) => cx.host.write(segment.host, bytes),
-                    Bytes::Shared { address, length } => {
-                        cx.host.copy(address, segment.host, length as usize)
-                    }
-                    Bytes::Placed { .. } => Ok(()),
-                };
-                if done.is_err() {
-                    return Err(match piece {
-                        Bytes::Shared { .. } if cx.host.source_is_gone() => AccessError::Withdrawn,
-                        _ => AccessError::Vanished { token, address: at, length },
-                    });
-                }
-                rest = later;
-            }
-            drop(grant);
-            at = at.wrapping_add(length);
+            self.put((&mut pass, cx.host, cx.now), token, at, piece)?;
+            (at, left) = (at.wrapping_add(piece.len() as u64), later);
         }
         Ok(())
     }
 
-    /// As [`Accessor::place`], for a few bytes of our own, under a guard that others share.
+    /// As [`Accessor::place`], for at most the bytes of one grant, under a guard that others share.
     #[inline(always)]
     pub(crate) fn put(
         self,
         (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),
         token: u32,
         address: u64,
-        bytes: &[u8],
+        bytes: Bytes<'_>,
     ) -> Result<(), AccessError> {
         let length = bytes.len() as u64;
         let access = self.access(token, address, length);
         let grant = pass.check(&access, now.0).map_err(AccessError::Denied)?;
-        let mut rest = bytes;
-        let done = grant.try_each(|segment| {
-            let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at(count);
-            rest = later;
-            host.write(segment.host, now)
-        });
-        done.map_err(|_| AccessError::Vanished { token, address, length })
+        let done = match bytes {
+            Bytes::Own(bytes) => {
+                let mut rest = bytes;
+                grant.try_each(|segment| {
+                    let count =
+                        usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
+                    let (now, later) = rest.split_at(count);
+                    rest = later;
+                    host.write(segment.host, now)
+                })
+            }
+            Bytes::Shared { address, .. } => copy_shared(host, &grant, address),
+            Bytes::Placed { .. } => Ok(()),
+        };
+        done.map_err(|_| match bytes {
+            Bytes::Shared { .. } if host.source_is_gone() => AccessError::Withdrawn,
+            _ => AccessError::Vanished { token, address, length },
+        })
     }
 
     /// Copy `bytes` to where the list puts them, `offset` bytes into the message.
@@ -196,26 +223,18 @@ impl Accessor {
         Ok(())
     }
 
-    /// Copy what the token lets us read, a few bytes, to `into`, under a guard that others share.
+    /// Copy what the token lets us read to `room`, at most the bytes of one grant, under a guard that others
+    /// share. After an error `room` may hold a part of it.
     #[inline(always)]
     pub(crate) fn read(
         self,
         (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),
-        token: u32,
-        address: u64,
-        into: &mut [u8],
+        Piece { token, address, length }: Piece,
+        room: &mut Room<'_>,
     ) -> Result<(), AccessError> {
-        let length = into.len() as u64;
         let access = self.access(token, address, length);
         let grant = pass.check(&access, now.0).map_err(AccessError::Denied)?;
-        let mut rest = into;
-        let done = grant.try_each(|segment| {
-            let count = usize::try_from(segment.length).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = std::mem::take(&mut rest).split_at_mut(count);
-            rest = later;
-            host.read(segment.host, now)
-        });
-        done.map_err(|_| AccessError::Vanished { token, address, length })
+        fill(host, &grant, room).map_err(|_| AccessError::Vanished { token, address, length })
     }
 
     /// Change the word that the token lets the peer change: what it held before.
@@ -237,64 +256,40 @@ impl Accessor {
         cx.host.atomic(word, change).map_err(gone)
     }
 
-    /// Append what the token lets us read to `out`. After an error `out` may hold a part of it.
+    /// As [`Accessor::read`], of any length, under guards of its own.
     pub(crate) fn fetch(
         self,
         cx: &mut Cx<'_>,
-        token: u32,
-        address: u64,
-        length: u64,
-        out: &mut Vec<u8>,
+        Piece { token, address, length }: Piece,
+        room: &mut Room<'_>,
     ) -> Result<(), AccessError> {
+        let mut pass = cx.memory.pass(cx.lane);
         let (mut at, mut rest) = (address, length);
         while rest > 0 {
             let length = rest.min(LARGEST_COPY as u64);
-            let access = self.access(token, at, length);
-            let grant = cx.memory.check(cx.lane, &access, cx.now.0).map_err(AccessError::Denied)?;
-            append(cx.host, grant, out).map_err(|_| AccessError::Vanished {
-                token,
-                address: at,
-                length,
-            })?;
+            let piece = Piece { token, address: at, length };
+            self.read((&mut pass, cx.host, cx.now), piece, room)?;
             (at, rest) = (at.wrapping_add(length), rest - length);
         }
         Ok(())
     }
 
-    /// Append `length` bytes of a list's message from `offset` on to `out`.
+    /// Copy `length` bytes of a list's message from `offset` on to `room`.
     pub(crate) fn fetch_list(
         self,
         cx: &mut Cx<'_>,
         queue: &RequestQueue,
         slot: &Slot,
-        offset: u64,
-        length: u64,
-        out: &mut Vec<u8>,
+        (offset, length): (u64, u64),
+        room: &mut Room<'_>,
     ) -> Result<(), AccessError> {
-        if slot.inline {
-            return if queue.inline(slot, offset, length, out) {
-                Ok(())
-            } else {
-                Err(AccessError::Missing)
-            };
-        }
-        if let Some(one) = queue.piece(slot, offset).filter(|one| length <= one.length) {
-            return self.fetch(cx, one.token, one.address, length, out);
-        }
         // Small pieces are cheaper under one guard than under one each.
         let mut pass = cx.memory.pass(cx.lane);
         let (mut offset, mut rest) = (offset, length);
         while rest > 0 {
-            let Piece { token, address, length } =
-                queue.piece(slot, offset).ok_or(AccessError::Missing)?;
-            let length = length.min(rest).min(LARGEST_COPY as u64);
-            let access = self.access(token, address, length);
-            let grant = pass.check(&access, cx.now.0).map_err(AccessError::Denied)?;
-            append(cx.host, grant, out).map_err(|_| AccessError::Vanished {
-                token,
-                address,
-                length,
-            })?;
+            let piece = queue.piece(slot, offset).ok_or(AccessError::Missing)?;
+            let length = piece.length.min(rest).min(LARGEST_COPY as u64);
+            self.read((&mut pass, cx.host, cx.now), Piece { length, ..piece }, room)?;
             (offset, rest) = (offset + length, rest - length);
         }
         Ok(())

@@ -2,10 +2,10 @@
 //! fills a receive or is dropped (Verbs V139).
 
 use transom_memory::{Actor, DomainId, Purpose, QueuePairId};
-use transom_wire::Bytes;
+use transom_wire::{Bytes, Room};
 
 use crate::chain::Chain;
-use crate::copy::Accessor;
+use crate::copy::{AccessError, Accessor};
 use crate::queue::{Progress, Slot};
 use crate::{
     CompletionFlags, Cx, Data, DenialCause, DenialRecord, Flags, Operation, QueuePair,
@@ -141,7 +141,17 @@ impl QueuePair {
             return Err((Status::InvalidRequest, self.deny(cx, slot, DenialCause::Other(why))));
         }
         let accessor = Accessor { actor: self.actor(domain), purpose: Purpose::LocalSource };
-        match accessor.fetch_list(cx, &self.posted, slot, 0, slot.length, staging) {
+        let fetched = if !slot.inline {
+            let all = (0, slot.length);
+            accessor.fetch_list(cx, &self.posted, slot, all, &mut Room::Behind(staging))
+        } else if let Some((left, right)) = self.posted.inline(slot, 0, slot.length) {
+            staging.extend_from_slice(left);
+            staging.extend_from_slice(right);
+            Ok(())
+        } else {
+            Err(AccessError::Missing)
+        };
+        match fetched {
             Ok(()) => Ok(immediate),
             Err(error) => Err((Status::LocalAccess, self.deny(cx, slot, error.cause(false)))),
         }

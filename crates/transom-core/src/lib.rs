@@ -20,7 +20,6 @@ pub mod dialect;
 mod exec;
 mod local;
 mod occupancy;
-mod output;
 mod pair;
 mod qp;
 mod queue;
@@ -34,8 +33,7 @@ pub use attention::{Attention, Quiet};
 pub use chain::{Chain, ReceiveChain};
 pub use cm::{Caps, Connector, Incoming, Listener, Offer};
 pub use connection::{
-    Connection, ConnectionConfig, ConnectionOverview, LARGEST_INLINE, LinkEnd, LinkWish, Received,
-    SMALL, TIME_OUTS, WHOLE,
+    Connection, ConnectionConfig, ConnectionOverview, LinkEnd, LinkWish, Received, TIME_OUTS,
 };
 pub use context::{
     ConnectionEvent, Cx, Denials, Effect, Effects, End, EndReason, Fault, Finished, HostMemory,
@@ -47,7 +45,6 @@ pub use denials::{DenialCause, DenialLog, DenialRecord};
 pub use dialect::Dialect;
 pub use exec::Execution;
 pub use occupancy::Places;
-pub use output::{Buffer, Direct, Output};
 pub use qp::{Limits, QueuePair, QueuePairConfig, QueuePairEvent, QueuePairKind};
 pub use queue::RequestQueue;
 pub use request::{

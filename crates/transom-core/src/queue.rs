@@ -297,7 +297,7 @@ impl RequestQueue {
     }
 
     /// `length` inline bytes from `offset` on, in two pieces; `None` if it has not that many.
-    fn inline_pieces(&self, slot: &Slot, offset: u64, length: u64) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn inline(&self, slot: &Slot, offset: u64, length: u64) -> Option<(&[u8], &[u8])> {
         let start = (slot.start.saturating_sub(self.first_byte) + offset) as usize;
         let end = start.checked_add(length as usize).filter(|end| *end <= self.bytes.len())?;
         let (left, right) = self.bytes.as_slices();
@@ -305,29 +305,6 @@ impl RequestQueue {
         let left = left.get(start.min(split)..end.min(split))?;
         let right = right.get(start.saturating_sub(split)..end.saturating_sub(split))?;
         Some((left, right))
-    }
-
-    /// Append `length` inline bytes from `offset` on to `out`; `false` if it has not that many.
-    pub(crate) fn inline(&self, slot: &Slot, offset: u64, length: u64, out: &mut Vec<u8>) -> bool {
-        let pieces = self.inline_pieces(slot, offset, length);
-        if let Some((left, right)) = pieces {
-            out.extend_from_slice(left);
-            out.extend_from_slice(right);
-        }
-        pieces.is_some()
-    }
-
-    /// Copy the inline bytes of a request into `into`; `false` if it has not that many.
-    #[inline(never)]
-    pub(crate) fn copy_inline(&self, slot: &Slot, into: &mut [u8]) -> bool {
-        let pieces = self.inline_pieces(slot, 0, into.len() as u64);
-        if let Some((left, right)) = pieces
-            && let Some((begin, end)) = into.split_at_mut_checked(left.len())
-        {
-            begin.copy_from_slice(left);
-            end.copy_from_slice(right);
-        }
-        pieces.is_some()
     }
 }
 
@@ -344,17 +321,16 @@ mod tests {
             queue.push(0, Operation::Send, Flags::NONE, Data::Inline(bytes), length);
         };
         post(&mut queue, &[0; 5]);
-        let (mut pieces, mut last) = ([0; 3], [0; 7]);
+        let mut pieces = [0; 3];
         for round in 0..100_u8 {
             let bytes: [u8; 7] = std::array::from_fn(|at| round + at as u8);
             post(&mut queue, &bytes);
             queue.remove();
             let slot = *queue.front().unwrap();
-            assert!(queue.copy_inline(&slot, &mut last));
-            assert_eq!(last, bytes);
-            let (left, right) = queue.inline_pieces(&slot, 0, 7).unwrap();
+            let (left, right) = queue.inline(&slot, 0, 7).unwrap();
+            assert_eq!([left, right].concat(), bytes);
             pieces[usize::from(!left.is_empty()) + 2 * usize::from(!right.is_empty()) - 1] += 1;
-            assert!(!queue.copy_inline(&slot, &mut [0; 8]), "it has seven");
+            assert_eq!(queue.inline(&slot, 0, 8), None, "it has seven");
         }
         assert!(pieces[0] > 0 && pieces[2] > 0, "not all places were met: {pieces:?}");
     }

@@ -10,8 +10,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use support::{ACTIVE, PASSIVE, Pair};
-use transom_core::{Buffer, Flags, Operation, dialect};
+use transom_core::{Flags, Operation, dialect};
 use transom_memory::Rights;
+use transom_wire::Buffer;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -68,7 +69,8 @@ fn the_data_path_does_not_allocate() {
     let both = Rights::REMOTE_WRITE | Rights::REMOTE_READ | Rights::LOCAL_WRITE;
     let target = p.register(vec![0; 4096], both);
     (a.quiet, p.quiet) = (true, true);
-    let mut out = [0, 1].map(|_| Buffer { bytes: Vec::with_capacity(1 << 17), limit: 1 << 16 });
+    let mut out = [0, 1].map(|_| Buffer::new(1 << 16));
+    out.iter_mut().for_each(|out| out.bytes.reserve(1 << 17));
     let (token, address) = (target.token.0, target.address);
     let mut before = 0;
     for turn in 0..300 {

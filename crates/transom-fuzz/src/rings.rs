@@ -14,8 +14,8 @@ use transom_process::record::{self, HEADER, Header, Kind};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SLOTS, SMALL, Shared, Side, Slot,
 };
-use transom_process::{Area, Channel, Duplex};
-use transom_wire::{Config, Frame, ReadLimits, Role, Time, Wire};
+use transom_process::{Area, Channel, Duplex, NoRegions, RingCarrier};
+use transom_wire::{Around, Carrier, Config, Frame, ReadLimits, Role, Time, Wire};
 
 use crate::Input;
 use crate::records::Model;
@@ -199,38 +199,30 @@ impl Victim {
         assert!(!self.ours().must_ring());
     }
 
-    /// As the engine writes without a buffer in between, if nothing waits in the buffer: a few bytes, or
-    /// more, or some that are gone.
+    /// As a connection writes a message of one record, if nothing waits in the buffer: a few bytes, or more,
+    /// or some that are gone.
     fn write_directly(&mut self, what: u8) {
         let length = [0, 8, INLINE, 100, record::LARGEST_PAYLOAD][usize::from(what % 5)];
         let header = Header { length: length as u32, ..Header::new(Kind::Write) };
-        let header = record::to_bytes(header.words());
-        assert!(!self.duplex.takes(length, self.waiting.len()) || self.waiting.is_empty());
         if self.over || !self.duplex.has_room(&self.waiting) || !self.waiting.is_empty() {
             return;
         }
         let (free, placed) = (self.duplex.producer().free_slots(), self.duplex.producer().placed());
-        if length <= INLINE && what & 8 != 0 {
-            assert!(self.duplex.takes(length, 0));
-            self.duplex.write_small(&header, &[0x5A; INLINE][..length]);
-            return self.duplex.fetch_ahead(1);
-        }
-        let gone = what & 8 == 0 && length == 100;
-        let gather = |into: &mut [u8]| {
-            into.fill(0x5A);
-            Ok(())
-        };
-        let fill = |memory: &Memory, side, offset| {
-            memory.fill_bytes(side, offset, &[0x5A; record::LARGEST_PAYLOAD][..length]);
-            if gone { Err(()) } else { Ok(()) }
-        };
-        let done = if length > INLINE && what & 16 != 0 {
-            assert!(self.duplex.takes(length, 0));
-            self.duplex.write_large(length, fill, || Some(header))
+        let gone = what & 8 != 0;
+        let mut written = 0;
+        let buffer = (&mut self.waiting, &mut written);
+        let mut out = RingCarrier::new(&mut self.duplex, NoRegions, buffer, usize::MAX);
+        assert!(out.takes(length));
+        let around = Around { front: record::HEADER, back: 0 };
+        let _ = out.reserve(around, length);
+        out.put(&[0x5A; record::LARGEST_PAYLOAD][..length]);
+        if gone {
+            out.release();
         } else {
-            self.duplex.write_direct(&header, length as u64, gather, fill)
-        };
-        assert_eq!(done, if gone { Err(()) } else { Ok(true) });
+            let bytes = record::to_bytes(header.words());
+            out.frame()[..record::HEADER].copy_from_slice(&bytes);
+            out.commit();
+        }
         let producer = self.duplex.producer();
         assert_eq!(
             producer.free_slots(),
@@ -238,6 +230,7 @@ impl Victim {
             "of what failed nothing is told"
         );
         assert!(producer.placed() >= placed && producer.slots() == SLOTS);
+        assert!(self.waiting.is_empty());
     }
 
     /// As the engine takes records out of its ring.

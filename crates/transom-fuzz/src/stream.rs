@@ -285,7 +285,8 @@ impl<W: Wire> Engine<W> {
             self.out.extend_from_slice(frame.header());
             assert!(frame.length <= 65_536);
             self.out.resize(self.out.len() + frame.length as usize, 0xA5);
-            self.wire.seal(&frame, &mut self.out, start);
+            self.out.resize(self.out.len() + usize::from(frame.back), 0);
+            self.wire.seal(&frame, &mut self.out[start..]);
             let length = self.out.len() - start;
             assert!(!frame.sealed || !self.rules.padded || length.is_multiple_of(4));
             if (self.rules.last_words)(&frame) {

@@ -319,7 +319,10 @@ impl<W: Wire> End<W> {
                 Some(trailer) => {
                     self.out.extend_from_slice(&trailer.bytes[..usize::from(trailer.length)]);
                 }
-                None => self.wire.seal(&frame, &mut self.out, start),
+                None => {
+                    self.out.resize(self.out.len() + usize::from(frame.back), 0);
+                    self.wire.seal(&frame, &mut self.out[start..])
+                }
             }
             if matches!(frame.payload, Payload::Message { .. }) && frame.last {
                 self.under_way = None;

@@ -15,7 +15,8 @@ fn carry(from: &mut Stream, to: &mut Stream) {
     while let Some(frame) = from.next_frame(NOW) {
         let start = bytes.len();
         bytes.extend_from_slice(frame.header());
-        from.seal(&frame, &mut bytes, start);
+        bytes.resize(bytes.len() + usize::from(frame.back), 0);
+        from.seal(&frame, &mut bytes[start..]);
     }
     let mut at = 0;
     while at < bytes.len() {
@@ -70,7 +71,10 @@ fn run(size: usize, checksum: bool, extension: bool) {
                 }
                 match active.trailer(&frame) {
                     Some(end) => out.extend_from_slice(&end.bytes[..usize::from(end.length)]),
-                    None => active.seal(&frame, &mut out, at),
+                    None => {
+                        out.resize(out.len() + usize::from(frame.back), 0);
+                        active.seal(&frame, &mut out[at..])
+                    }
                 }
             }
         }

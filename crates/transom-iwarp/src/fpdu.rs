@@ -3,8 +3,6 @@
 
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 
-use crate::ddp::{Header, UNTAGGED};
-
 /// Bytes of the length field.
 pub const LENGTH: usize = 2;
 /// Bytes of the checksum field, which is there even when no checksum was agreed.
@@ -61,47 +59,43 @@ pub fn parse(bytes: &[u8], checksum: bool) -> Result<Option<(&[u8], usize)>, Bro
     Ok(rest.get(..ulpdu).map(|ulpdu| (ulpdu, size)))
 }
 
+/// Bytes behind a ULPDU of so many, without markers: padding and checksum.
+#[must_use]
+#[inline]
+pub const fn behind(ulpdu: usize) -> usize {
+    size(ulpdu) - LENGTH - ulpdu
+}
+
 /// Pads and closes the FPDU that begins at `start`. Without `checksum` the field holds zeros.
 pub fn seal(out: &mut Vec<u8>, start: usize, checksum: bool) {
-    let padded = start + out.len().saturating_sub(start).next_multiple_of(4);
-    out.resize(padded, 0);
-    let sum = if checksum { out.get(start..).map_or([0; 4], crc) } else { [0; 4] };
-    out.extend_from_slice(&sum);
+    let filled = out.len().saturating_sub(start);
+    out.resize(start + filled.next_multiple_of(4) + CRC, 0);
+    close(out.get_mut(start..).unwrap_or_default(), checksum);
 }
 
-/// Bytes of the longest payload of a frame that is composed in one place, and moved once.
-pub const SMALL: usize = 32;
-
-/// Appends the FPDU of one segment, without markers.
-#[inline(always)]
-pub fn append(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool) {
-    if payload.len() > SMALL {
-        return append_longer(out, header, payload, checksum);
+/// Closes an FPDU, whose padding is there. Without `checksum` the field holds zeros.
+#[inline]
+pub fn close(fpdu: &mut [u8], checksum: bool) {
+    if let Some((covered, sum)) = fpdu.split_last_chunk_mut::<CRC>() {
+        *sum = if checksum { crc(covered) } else { [0; 4] };
     }
-    let mut room = [0; size(UNTAGGED + SMALL)];
-    let begin = LENGTH + header.as_ref().len();
-    let end = begin + payload.len();
-    room[..LENGTH].copy_from_slice(&((end - LENGTH) as u16).to_be_bytes());
-    // The whole array: the payload goes over its unused rest, and a fixed size is one move.
-    room[LENGTH..LENGTH + UNTAGGED].copy_from_slice(header.room());
-    if let Some(place) = room.get_mut(begin..end) {
-        place.copy_from_slice(payload);
-    }
-    let padded = end.next_multiple_of(4);
-    if checksum && let Some((covered, [a, b, c, d, ..])) = room.split_at_mut_checked(padded) {
-        [*a, *b, *c, *d] = crc(covered);
-    }
-    out.extend_from_slice(room.get(..padded + CRC).unwrap_or_default());
 }
 
-#[inline(never)]
-fn append_longer(out: &mut Vec<u8>, header: &Header, payload: &[u8], checksum: bool) {
-    let (start, header) = (out.len(), header.as_ref());
-    let length = u16::try_from(header.len() + payload.len()).unwrap_or(u16::MAX);
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(header);
-    out.extend_from_slice(payload);
-    seal(out, start, checksum);
+/// Fills in what is around the payload of an FPDU: length field, header, padding and checksum.
+#[inline]
+pub fn surround(fpdu: &mut [u8], header: &[u8], payload: usize, checksum: bool) {
+    let begin = LENGTH + header.len();
+    let end = begin + payload;
+    if let Some((length, rest)) = fpdu.split_first_chunk_mut::<LENGTH>() {
+        *length = ((end - LENGTH) as u16).to_be_bytes();
+        if let Some(room) = rest.get_mut(..header.len()) {
+            room.copy_from_slice(header);
+        }
+    }
+    if let Some(padding) = fpdu.get_mut(end..) {
+        padding.fill(0);
+    }
+    close(fpdu, checksum);
 }
 
 /// Bytes between markers, in the stream as it travels.
@@ -116,31 +110,52 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// Pads and closes the FPDU that begins at `start`, with the markers that fall into it.
+    /// Bytes behind the payload of an FPDU whose length field, header and payload are so many: padding,
+    /// markers and checksum.
+    #[must_use]
+    pub fn behind(&self, filled: usize) -> usize {
+        let data = filled.next_multiple_of(4);
+        data - filled + self.count(data) * MARKER + CRC
+    }
+
+    /// How many markers fall into so many bytes.
+    fn count(&self, data: usize) -> usize {
+        let gap = self.gap();
+        if gap <= data { 1 + (data - gap) / (SPACING - MARKER) } else { 0 }
+    }
+
+    /// Bytes up to the next marker.
+    fn gap(&self) -> usize {
+        (SPACING - self.position) % SPACING
+    }
+
+    /// Closes an FPDU of whose bytes the first `filled` are there, and the others as many as are
+    /// [behind](Markers::behind) them, with the markers that fall into it.
     ///
     /// A marker lies in front of every 512th byte, first of all in front of the first FPDU; it
     /// holds the distance back to the FPDU's length field, 0 if it precedes it, and is covered by
     /// the FPDU's checksum. All units are multiples of four, so none is ever split (RFC 5044 4.3).
-    pub fn seal(&mut self, out: &mut Vec<u8>, start: usize, checksum: bool) {
-        let data = out.len().saturating_sub(start).next_multiple_of(4);
-        let gap = (SPACING - self.position) % SPACING;
-        let apart = SPACING - MARKER;
-        let count = if gap <= data { 1 + (data - gap) / apart } else { 0 };
-        out.resize(start + data + count * MARKER, 0);
+    pub fn seal(&mut self, fpdu: &mut [u8], filled: usize, checksum: bool) {
+        let data = filled.next_multiple_of(4);
+        let (gap, count, apart) = (self.gap(), self.count(data), SPACING - MARKER);
+        if let Some(behind) = fpdu.get_mut(filled..) {
+            behind.fill(0);
+        }
         let leading = if gap == 0 { MARKER } else { 0 };
         // From the back, so that every piece moves once into room already made.
         for marker in (0..count).rev() {
             let from = gap + marker * apart;
             let to = (from + apart).min(data);
             let shifted = from + marker * MARKER;
-            out.copy_within(start + from..start + to, start + shifted + MARKER);
+            if shifted + MARKER + (to - from) <= fpdu.len() {
+                fpdu.copy_within(from..to, shifted + MARKER);
+            }
             let back = u16::try_from(shifted.saturating_sub(leading)).unwrap_or(0).to_be_bytes();
-            if let Some(room) = out.get_mut(start + shifted..start + shifted + MARKER) {
+            if let Some(room) = fpdu.get_mut(shifted..shifted + MARKER) {
                 room.copy_from_slice(&[0, 0, back[0], back[1]]);
             }
         }
-        let sum = if checksum { out.get(start..).map_or([0; 4], crc) } else { [0; 4] };
-        out.extend_from_slice(&sum);
+        close(fpdu, checksum);
         self.position = (self.position + data + count * MARKER + CRC) % SPACING;
     }
 }

@@ -6,6 +6,9 @@ use transom_wire::Atomic;
 const FETCH_ADD: u8 = 0;
 const COMPARE_SWAP: u8 = 2;
 
+/// Bytes of an atomic's request behind its header.
+pub(crate) const ATOMIC_REQUEST: usize = 52;
+
 /// An Atomic Request, behind its untagged header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
@@ -77,8 +80,8 @@ impl AtomicRequest {
 
     /// As it travels.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; 52] {
-        let mut bytes = [0; 52];
+    pub fn to_bytes(&self) -> [u8; ATOMIC_REQUEST] {
+        let mut bytes = [0; ATOMIC_REQUEST];
         bytes[3] = self.operation & 0x0F;
         bytes[4..8].copy_from_slice(&self.identifier.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.stag.to_be_bytes());

@@ -339,35 +339,47 @@ impl<A: Area> Duplex<A> {
         true
     }
 
-    /// A frame whose payload, of `total` bytes, is copied from where it lies, without a copy of ours in
-    /// between: `gather` has it copied behind one another, or `fill` to an offset of a side's data area.
-    /// `false`: there is no room, and nothing has happened.
-    ///
-    /// # Errors
-    /// The error of `copy`; the record is not written.
+    /// The place of a payload of `length` bytes that does not fit a slot: its offset in our data area, if a
+    /// record with it can be written.
+    #[must_use]
     #[inline]
-    pub fn write_direct<E>(
-        &mut self,
-        header: &[u8],
-        total: u64,
-        gather: impl FnOnce(&mut [u8]) -> Result<(), E>,
-        fill: impl FnOnce(&A, usize, usize) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let Some(words) = record::to_words(header) else { return Ok(false) };
-        let length = Header::from_words(words).map_or(0, |header| header.payload());
-        if total != length as u64 || !self.producer.has_room(length) {
-            return Ok(false);
+    pub fn place(&self, length: usize) -> Option<usize> {
+        if self.producer.free_slots() == 0 { None } else { self.producer.place(length) }
+    }
+
+    /// The address of an offset in our data area.
+    #[must_use]
+    #[inline]
+    pub fn address(&self, offset: usize) -> u64 {
+        self.area.address(self.mine, offset)
+    }
+
+    /// Copy bytes of ours to an offset in our data area.
+    pub fn fill(&self, offset: usize, bytes: &[u8]) {
+        self.area.fill_bytes(self.mine, offset, bytes);
+    }
+
+    /// Write a record: a header and the payload that lies in its slot; or a header alone, whose payload of
+    /// `placed` bytes is [in its place](Duplex::place). `false`: there is no room, and nothing was written.
+    #[inline(always)]
+    pub fn write_record(&mut self, record: &[u8; SMALL], placed: usize) -> bool {
+        let Some((header, payload)) = record.split_first_chunk() else { return false };
+        let words = record::words_of(header);
+        if record::is_of_reads(words[0]) || placed > 0 {
+            return self.write_other(words, payload, placed);
         }
-        if length <= INLINE {
-            let mut bytes = [0; INLINE];
-            gather(&mut bytes)?;
-            let body = Body::Inline(record::to_words(&bytes).unwrap_or_default());
-            return Ok(self.publish_any(words, body));
-        }
-        let Some(offset) = self.producer.place(length) else { return Ok(false) };
-        fill(&self.area, self.mine, offset)?;
-        self.area.point("payload written, its record not");
-        Ok(self.publish_any(words, Body::Placed(length)))
+        self.publish(words, Body::Inline(record::to_words(payload).unwrap_or_default()))
+    }
+
+    #[inline(never)]
+    fn write_other(&mut self, words: Words, payload: &[u8], placed: usize) -> bool {
+        let body = if placed > 0 {
+            self.area.point("payload written, its record not");
+            Body::Placed(placed)
+        } else {
+            Body::Inline(record::to_words(payload).unwrap_or_default())
+        };
+        self.publish_any(words, body)
     }
 
     /// Whether a frame is one whose target is the other side's to copy to, so that its payload may stay in
@@ -394,6 +406,13 @@ impl<A: Area> Duplex<A> {
         self.write_naming(header, Kind::Read, sink.words())
     }
 
+    /// Whether the answer to the oldest Read of the other side's may be copied to a region that it has lent.
+    #[must_use]
+    #[inline]
+    pub fn has_sink(&self) -> bool {
+        self.reads.sink().is_some()
+    }
+
     /// Where the payload of an answer may be copied instead of into the ring.
     #[must_use]
     #[inline]
@@ -413,34 +432,6 @@ impl<A: Area> Duplex<A> {
         let Some(mut header) = header.filter(|header| header.kind == kind) else { return false };
         header.flags |= record::LENT;
         self.publish_any(header.words(), Body::Inline(words))
-    }
-
-    /// Write a frame whose payload fits a slot, as far as [`Duplex::takes`] says.
-    #[inline]
-    pub fn write_small(&mut self, header: &[u8; HEADER], payload: &[u8]) {
-        self.publish(record::words_of(header), Body::Inline(inline(payload)));
-    }
-
-    /// Write a frame whose payload, of `length` bytes, does not fit a slot: `fill` copies it to an offset of
-    /// a side's data area, and then `header` makes its header. `false`: there is no room or no header, and
-    /// nothing was written.
-    ///
-    /// # Errors
-    /// The error of `fill`; there was no header, and the record is not written.
-    pub fn write_large<E>(
-        &mut self,
-        length: usize,
-        fill: impl FnOnce(&A, usize, usize) -> Result<(), E>,
-        header: impl FnOnce() -> Option<[u8; HEADER]>,
-    ) -> Result<bool, E> {
-        if !self.takes(length, 0) || length <= INLINE {
-            return Ok(false);
-        }
-        let Some(offset) = self.producer.place(length) else { return Ok(false) };
-        fill(&self.area, self.mine, offset)?;
-        self.area.point("payload written, its record not");
-        let Some(header) = header() else { return Ok(false) };
-        Ok(self.publish(record::words_of(&header), Body::Placed(length)))
     }
 
     /// Several records are going to be written: have the slot of the one that comes so much later
@@ -603,11 +594,7 @@ fn push(into: &mut [u8], used: &mut usize, bytes: &[u8]) {
     }
 }
 
-#[inline(always)]
 fn inline(payload: &[u8]) -> [u64; INLINE / 8] {
-    if let (8, Some(eight)) = (payload.len(), payload.first_chunk::<8>()) {
-        return [u64::from_ne_bytes(*eight), 0, 0, 0];
-    }
     let mut bytes = [0; INLINE];
     if let Some(room) = bytes.get_mut(..payload.len()) {
         room.copy_from_slice(payload);

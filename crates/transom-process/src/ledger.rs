@@ -31,6 +31,8 @@ pub(crate) struct Ledger {
     acknowledged: u32,
     bytes: u64,
     toggle: bool,
+    /// The half of the peer's last word that is about receives, once there was one.
+    grant: Option<u32>,
 }
 
 /// The changes that a word of the peer brings.
@@ -129,6 +131,7 @@ impl Ledger {
 
     /// Takes in a word of the peer. `acknowledged`: records of ours that it had executed so far, of
     /// `sent`; `sends`: Sends of its own that have come, modulo 2^28. `None`: it lies.
+    #[inline]
     pub(crate) fn learn(
         &mut self,
         word: u64,
@@ -138,6 +141,23 @@ impl Ledger {
     ) -> Option<News> {
         let executed = (word & 0xFFFF_FFFF) as u32;
         let more = executed.wrapping_sub((acknowledged & 0xFFFF_FFFF) as u32);
+        let grant = (word >> 32) as u32;
+        let asks = word & (WANTED | NONE) != 0;
+        if self.grant == Some(grant) && !asks && more <= i32::MAX as u32 {
+            // As most are: nothing about receives has changed.
+            let known = acknowledged + u64::from(more) <= sent;
+            return known.then_some(News { executed: more, ..News::default() });
+        }
+        self.learn_grant(word, more, (acknowledged, sent), sends)
+    }
+
+    fn learn_grant(
+        &mut self,
+        word: u64,
+        more: u32,
+        (acknowledged, sent): (u64, u64),
+        sends: u32,
+    ) -> Option<News> {
         let credits = (word >> 32) as u32 & CREDITS;
         if more > i32::MAX as u32 || self.pacer.is_behind(credits) {
             return Some(News::default()); // older than what we know
@@ -145,6 +165,7 @@ impl Ledger {
         if acknowledged + u64::from(more) > sent {
             return None;
         }
+        self.grant = Some((word >> 32) as u32);
         let has = |flag: u64| word & flag != 0;
         let grant = Grant { credits, shared: has(SHARED), wants: has(WANTED), none: has(NONE) };
         let news = self.pacer.on_grant(grant, sends);

@@ -7,6 +7,7 @@
 //! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
 //! | [`lending`] | regions that one side has mapped of the other's, with its consent |
 //! | [`duplex`] | a link's two rings as one of its sides uses them |
+//! | [`RingCarrier`] | the writing end of the rings as a connection sees it ([`transom_wire::Carrier`]) |
 //! | [`Records`] | the records of a ring as the frames of a wire |
 //! | [`Channel`] | one connection over records as a [`transom_wire::Wire`] |
 //! | [`upgrade`] | the messages before memory is shared, and the rules by which a side is believed |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+mod carrier;
 mod channel;
 pub mod duplex;
 mod ledger;
@@ -39,6 +41,7 @@ mod records;
 pub mod ring;
 pub mod upgrade;
 
+pub use carrier::{Lender, NoRegions, RingCarrier};
 pub use channel::Channel;
 pub use duplex::{Area, Duplex};
 pub use records::{Records, Stop, UNIT};

@@ -145,6 +145,13 @@ pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64)
     }
 }
 
+/// Whether a header with this first word is a Read or an answer to one.
+#[inline(always)]
+pub(crate) fn is_of_reads(first: u64) -> bool {
+    let kind = (kind_of(first) & 0xFF) as u8;
+    kind == Kind::Read as u8 || kind == Kind::Answer as u8
+}
+
 /// A header's first word without the ring's lap.
 #[inline(always)]
 pub(crate) fn kind_of(first: u64) -> u64 {

@@ -160,6 +160,15 @@ impl HostMemory for Arena {
         self.write(to, &bytes)
     }
 
+    fn share(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
+        let mut bytes = Vec::new();
+        self.append(from, length, &mut bytes)?;
+        if !self.maps.write(to, &bytes) {
+            self.watcher.see().fail(format!("{length} bytes go to {to:#x}, which is in no ring"));
+        }
+        Ok(())
+    }
+
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
         let region = self.watcher.see().writes(self.process, to, bytes);
         self.guarded(region);

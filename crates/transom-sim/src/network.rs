@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use transom_core::{Connection, Direct, Effects, Fault, HostMemory, Output};
+use transom_core::{Connection, Effects, HostMemory};
 use transom_memory::Segment;
-use transom_wire::{Message, MessageId, Time, Wire};
+use transom_wire::{Around, Buffer, Carrier, Direct, Room, Time};
 
 use crate::arena::Arena;
 use crate::rings::Rings;
@@ -139,9 +139,6 @@ impl Link {
     }
 }
 
-/// The most bytes of a Write that is sent as a whole.
-const STAGED: usize = 1024;
-
 /// How a frame is sent without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Straight {
@@ -157,9 +154,7 @@ pub enum Straight {
 #[derive(Debug)]
 pub struct Outlet<'a> {
     /// Bytes that wait.
-    pub out: &'a mut Vec<u8>,
-    /// How many may.
-    pub limit: usize,
+    pub out: Buffer,
     /// Where segments lie.
     pub arena: &'a Arena,
     /// The fate of a frame offered without a copy.
@@ -170,38 +165,48 @@ pub struct Outlet<'a> {
     pub watcher: &'a Watcher,
 }
 
-impl Output for Outlet<'_> {
+impl Carrier for Outlet<'_> {
     fn room(&self) -> usize {
-        self.limit.saturating_sub(self.out.len())
-    }
-
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-
-    fn wants_direct(&self, length: usize) -> bool {
-        length >= 64
+        self.out.room()
     }
 
     fn takes(&self, length: usize) -> bool {
-        length <= self.room().min(STAGED)
+        self.out.takes(length)
     }
 
-    fn lend_whole(
-        &mut self,
-        link: (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[Segment],
-    ) -> Direct {
-        match self.arena.collect(payload) {
-            Ok(bytes) if self.whole(link, id, message, &bytes) => Direct::Taken,
-            Ok(_) => Direct::Copy,
-            Err(Fault) => Direct::Fault,
-        }
+    fn reserve(&mut self, around: Around, length: usize) -> Room<'_> {
+        self.out.reserve(around, length)
     }
 
-    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+    fn put(&mut self, payload: &[u8]) {
+        self.out.put(payload);
+    }
+
+    fn frame(&mut self) -> &mut [u8] {
+        self.out.frame()
+    }
+
+    fn commit(&mut self) {
+        self.out.commit();
+    }
+
+    fn release(&mut self) {
+        self.out.release();
+    }
+
+    fn wants_lend(&self, length: usize) -> bool {
+        length >= 64
+    }
+
+    fn wants_sink(&self, length: u64) -> bool {
+        self.out.wants_sink(length)
+    }
+
+    fn lend_sink(&mut self, header: &[u8], sink: Segment) -> bool {
+        self.out.lend_sink(header, sink)
+    }
+
+    fn lend(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
         if self.straight == Straight::No {
             return Direct::Copy;
         }
@@ -211,19 +216,23 @@ impl Output for Outlet<'_> {
         {
             self.arena.tear(last.host + last.length / 2);
         }
-        let before = self.out.len();
-        self.out.extend_from_slice(header);
+        let before = self.out.bytes.len();
+        self.out.bytes.extend_from_slice(header);
         for segment in payload {
-            if self.arena.append(segment.host, segment.length as usize, self.out).is_err() {
+            if self
+                .arena
+                .append(segment.host, segment.length as usize, &mut self.out.bytes)
+                .is_err()
+            {
                 if self.straight == Straight::Torn {
                     self.watcher.see().torn();
                     return Direct::Torn;
                 }
-                self.out.truncate(before);
+                self.out.bytes.truncate(before);
                 return Direct::Fault;
             }
         }
-        self.out.extend_from_slice(trailer);
+        self.out.bytes.extend_from_slice(trailer);
         self.watcher.see().counters.hit("sent without a copy");
         Direct::Taken
     }

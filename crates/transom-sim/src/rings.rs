@@ -5,14 +5,12 @@
 //! is closed.
 
 use std::cell::{Cell, OnceCell};
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use transom_core::{Direct, Fault, Output};
 use transom_memory::Segment;
-use transom_process::ring::{INLINE, Shared};
-use transom_process::{Area, Duplex};
-use transom_wire::{Message, MessageId, SMALL_HEADER, Time, Wire};
+use transom_process::ring::Shared;
+use transom_process::{Area, Duplex, NoRegions, RingCarrier};
+use transom_wire::{Around, Carrier, Direct, Room};
 
 use crate::arena::Arena;
 use crate::watch::Watcher;
@@ -43,6 +41,18 @@ impl Memory {
         self.data[side.min(1)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Put bytes at an address. `false`: that lies in no data area.
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let Some(from) = address.checked_sub(self.base) else { return false };
+        let (side, offset) = ((from / APART) as usize, (from % APART) as usize);
+        if side > 1 {
+            return false;
+        }
+        let mut area = self.area(side);
+        let place = area.get_mut(offset..offset + bytes.len());
+        place.map(|place| place.copy_from_slice(bytes)).is_some()
+    }
+
     /// The bytes at an address, if they lie in a data area.
     fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
         let from = address.checked_sub(self.base)?;
@@ -64,6 +74,12 @@ impl Maps {
         let mut maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         maps.retain(|map| map.strong_count() > 0);
         maps.push(Arc::downgrade(memory));
+    }
+
+    /// Put bytes at an address. `false`: that is not mapped.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.iter().any(|map| map.upgrade().is_some_and(|memory| memory.write(address, bytes)))
     }
 
     /// The bytes at an address.
@@ -159,139 +175,93 @@ impl Rings {
     }
 }
 
-/// The outgoing side of rings during one call.
+/// The shipped writing end of rings during one call, with the watcher looking over its shoulder.
 #[derive(Debug)]
 pub struct Outlet<'a> {
-    /// The rings.
-    pub rings: &'a mut Rings,
-    /// Bytes that wait.
-    pub out: &'a mut Vec<u8>,
-    /// Bytes that may leave before others have their turn.
-    pub left: usize,
-    /// Bytes that waited have left.
-    pub flowing: bool,
-    /// Frames are copied into the buffer first.
-    pub copies: bool,
-    /// Where segments lie.
-    pub arena: &'a Arena,
-    /// Counts.
-    pub watcher: &'a Watcher,
+    carrier: RingCarrier<'a, View, NoRegions>,
+    /// Where segments lie, and where the rings are mapped.
+    arena: &'a Arena,
+    watcher: &'a Watcher,
+    /// Of the reserved frame: bytes in front of its payload, of its payload, and where that is, if it is shared.
+    reserved: (usize, usize, Option<u64>),
 }
 
-impl Outlet<'_> {
-    /// Move what waits into the rings, as far as there is room.
-    pub fn write(&mut self) {
-        self.flowing = self.rings.duplex.write(self.out, &mut self.rings.written);
-        if !self.flowing {
-            self.watcher.see().counters.hit("ring full");
-        }
+impl<'a> Outlet<'a> {
+    /// An end that lets `limit` bytes leave; `out` waits.
+    pub fn new(
+        rings: &'a mut Rings,
+        out: &'a mut Vec<u8>,
+        limit: usize,
+        (arena, watcher): (&'a Arena, &'a Watcher),
+    ) -> Outlet<'a> {
+        let Rings { duplex, written, .. } = rings;
+        let carrier = RingCarrier::new(duplex, NoRegions, (out, written), limit);
+        Outlet { carrier, arena, watcher, reserved: (0, 0, None) }
     }
 }
 
-impl Outlet<'_> {
-    /// Write a Write whose payload does not fit a slot.
-    fn write_large(
-        &mut self,
-        (wire, now): (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-    ) -> bool {
-        let fill = |view: &View, side, offset| {
-            view.fill_bytes(side, offset, payload);
-            Ok::<(), Infallible>(())
-        };
-        let header = || wire.whole(now, id, message);
-        let done = self.rings.duplex.write_large(payload.len(), fill, header) == Ok(true);
-        if done {
-            self.watcher.see().whole_out(payload);
-            self.watcher.see().counters.hit("large write sent at once");
-            self.left = self.left.saturating_sub(SMALL_HEADER + payload.len());
-        }
-        done
-    }
-}
-
-impl Output for Outlet<'_> {
+impl Carrier for Outlet<'_> {
     fn room(&self) -> usize {
-        let waiting = self.out.get(self.rings.written..).unwrap_or_default();
-        if !self.rings.duplex.has_room(waiting) {
+        let room = self.carrier.room();
+        if room == 0 {
             self.watcher.see().counters.hit("ring full");
-            return 0;
         }
-        if self.flowing { self.left.saturating_sub(waiting.len()) } else { 0 }
-    }
-
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-
-    fn wants_direct(&self, _length: usize) -> bool {
-        true
+        room
     }
 
     fn takes(&self, length: usize) -> bool {
-        let free = self.flowing && self.left > 0;
-        free && self.rings.duplex.takes(length, self.out.len())
+        self.carrier.takes(length)
     }
 
-    fn whole(
-        &mut self,
-        (wire, now): (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-    ) -> bool {
-        if payload.len() > INLINE {
-            return self.write_large((wire, now), id, message, payload);
-        }
-        let header = wire.whole(now, id, message);
-        let Some(header) = &header else { return false };
-        self.watcher.see().whole_out(payload);
-        self.rings.duplex.write_small(header, payload);
-        self.left = self.left.saturating_sub(SMALL_HEADER + payload.len());
-        true
+    fn reserve(&mut self, around: Around, length: usize) -> Room<'_> {
+        let room = self.carrier.reserve(around, length);
+        let shared = if let Room::Shared(address) = &room { Some(*address) } else { None };
+        self.reserved = (around.front, length, shared);
+        room
     }
 
-    fn lend_whole(
-        &mut self,
-        link: (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[Segment],
-    ) -> Direct {
-        match self.arena.collect(payload) {
-            Ok(bytes) if self.write_large(link, id, message, &bytes) => Direct::Taken,
-            Ok(_) => Direct::Copy,
-            Err(Fault) => Direct::Fault,
-        }
+    fn put(&mut self, payload: &[u8]) {
+        self.carrier.put(payload);
     }
 
-    fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
-        self.write();
-        if !self.flowing || self.copies || !self.out.is_empty() {
-            return Direct::Copy;
-        }
-        let arena = self.arena;
-        let collect = || arena.collect(payload);
-        let gather = |into: &mut [u8]| {
-            let bytes = collect()?;
-            into.get_mut(..bytes.len()).ok_or(Fault)?.copy_from_slice(&bytes);
-            Ok(())
-        };
-        let fill = |view: &View, side, offset| {
-            view.fill_bytes(side, offset, &collect()?);
-            Ok(())
-        };
-        let total: u64 = payload.iter().map(|segment| segment.length).sum();
-        match self.rings.duplex.write_direct(header, total, gather, fill) {
-            Ok(true) => {
-                self.watcher.see().counters.hit("sent without a copy");
-                self.left = self.left.saturating_sub(SMALL_HEADER + total as usize);
-                Direct::Taken
+    fn frame(&mut self) -> &mut [u8] {
+        self.carrier.frame()
+    }
+
+    fn commit(&mut self) {
+        let (front, length, shared) = self.reserved;
+        // The other side sees nothing of what one writes that has ended.
+        if length > 0 && self.carrier.duplex().area().ended().is_none() {
+            let payload = match shared {
+                Some(address) => self.arena.maps.read(address, length).unwrap_or_default(),
+                None => self.carrier.frame().get(front..).unwrap_or_default().to_vec(),
+            };
+            let mut watch = self.watcher.see();
+            watch.carried(&payload);
+            if shared.is_some() {
+                watch.counters.hit("payload beside a slot");
             }
-            Ok(false) => Direct::Copy,
-            Err(Fault) => Direct::Fault,
         }
+        self.carrier.commit();
+    }
+
+    fn release(&mut self) {
+        self.carrier.release();
+    }
+
+    fn wants_lend(&self, length: usize) -> bool {
+        self.carrier.wants_lend(length)
+    }
+
+    fn lend(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+        self.carrier.lend(header, payload, trailer)
+    }
+
+    fn wants_sink(&self, length: u64) -> bool {
+        self.carrier.wants_sink(length)
+    }
+
+    fn lend_sink(&mut self, header: &[u8], sink: Segment) -> bool {
+        self.carrier.lend_sink(header, sink)
     }
 }

@@ -1,8 +1,8 @@
 //! The shipped wire, with the watcher looking over its shoulder.
 
 use transom_wire::{
-    Begin, Decoded, Event, Facts, Frame, Glance, Message, MessageId, Operation, ReadLimits,
-    Refusal, SMALL_HEADER, SetupError, Time, Trailer, Violation, Wire,
+    Around, Begin, Decoded, Event, Facts, Frame, Framing, Glance, Message, MessageId, Operation,
+    ReadLimits, Refusal, SetupError, Time, Trailer, Violation, Wire,
 };
 
 use crate::watch::Watcher;
@@ -124,39 +124,31 @@ impl Wire for Spy {
         frame
     }
 
-    fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
-        let header = self.wire.whole(now, id, message);
-        if header.is_some() {
-            self.watcher.see().begun_whole(id, message);
+    fn around(&mut self, now: Time, message: &Message) -> Option<Around> {
+        self.wire.around(now, message)
+    }
+
+    fn begin_whole(&mut self, now: Time, id: MessageId, message: &Message, frame: &mut [u8]) {
+        self.watcher.see().begun_whole(id, message);
+        let front = self.wire.around(now, message).map_or(0, |around| around.front);
+        let payload = frame.get(front..front + message.payload() as usize);
+        // A payload that is shared with the peer is not here.
+        if let Some(payload) = payload.filter(|payload| !payload.is_empty()) {
+            self.watcher.see().carried(payload);
         }
-        header
-    }
-
-    fn is_free(&mut self, now: Time) -> bool {
-        self.wire.is_free(now)
-    }
-
-    fn append_whole(
-        &mut self,
-        now: Time,
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let done = self.wire.append_whole(now, id, message, payload, out);
-        if done {
-            self.watcher.see().begun_whole(id, message);
-            self.watcher.see().whole_out(payload);
-            self.watcher.see().counters.hit("whole write appended to a stream");
+        if self.wire.framing() == Framing::Fpdus {
+            self.watcher.see().counters.hit("whole message in a stream");
         }
-        done
+        self.wire.begin_whole(now, id, message, frame);
     }
 
-    fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
-        let from = start + usize::from(frame.header_length);
-        self.watcher.see().sealed(frame, out.get(from..).unwrap_or_default());
-        self.wire.seal(frame, out, start);
+    fn seal(&mut self, frame: &Frame, bytes: &mut [u8]) {
+        let from = usize::from(frame.header_length);
+        // A payload that is shared with the peer is not here.
+        if let Some(payload) = bytes.get(from..from + frame.length as usize) {
+            self.watcher.see().sealed(frame, payload);
+        }
+        self.wire.seal(frame, bytes);
     }
 
     fn trailer(&mut self, frame: &Frame) -> Option<Trailer> {

@@ -7,9 +7,6 @@ use crate::{MessageId, ReadSlot};
 /// are passed by value, so it is not larger than a Terminate (72 bytes) asks for.
 pub const MAX_HEADER: usize = 80;
 
-/// Bytes of the header of a frame that [`Wire::whole`](crate::Wire::whole) makes.
-pub const SMALL_HEADER: usize = 32;
-
 /// The kind of frames that a wire has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
@@ -63,6 +60,8 @@ pub struct Frame {
     pub payload: Payload,
     /// Bytes of payload.
     pub length: u32,
+    /// Bytes behind the payload.
+    pub back: u16,
     /// The frame needs [`Wire::seal`](crate::Wire::seal); start-up frames do not.
     pub sealed: bool,
     /// The message (or the answer to a read) that `payload` names is complete with this frame;

@@ -15,6 +15,7 @@
 
 mod acknowledge;
 mod bytes;
+mod carrier;
 mod event;
 mod frame;
 mod handshake;
@@ -25,8 +26,9 @@ mod time;
 
 pub use acknowledge::{Acknowledgements, CreditNews, Grant};
 pub use bytes::Bytes;
+pub use carrier::{Around, Buffer, Carrier, Direct, Room};
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
-pub use frame::{Frame, Frames, Framing, MAX_HEADER, Payload, SMALL_HEADER, Trailer};
+pub use frame::{Frame, Frames, Framing, MAX_HEADER, Payload, Trailer};
 pub use handshake::{Config, Handshake, Phase};
 pub use message::{Atomic, Begin, Immediate, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation};
@@ -150,39 +152,17 @@ pub trait Wire: Send {
     /// nothing to say now. The engine fills in the payload, then calls [`seal`](Wire::seal).
     fn next_frame(&mut self, now: Time) -> Option<Frame>;
 
-    /// Whether nothing has to go before a message of one frame: [`whole`](Wire::whole) or
-    /// [`append_whole`](Wire::append_whole) begins a Write or a Send that the peer has a receive for, if it
-    /// fits a frame. Asked before many bytes are copied.
-    fn is_free(&mut self, now: Time) -> bool {
-        let _ = now;
-        false
-    }
+    /// Whether a message may begin now and leave as one frame, with nothing but an acknowledgement before it:
+    /// the bytes around its payload. Nothing has happened.
+    fn around(&mut self, now: Time, message: &Message) -> Option<Around>;
 
-    /// Start a Write or Send of one frame with nothing in its way, and give the whole header of that frame, for
-    /// a link that puts the payload in its place. `None`: nothing has happened, and it is to be
-    /// [begun](Wire::begin) as any other.
-    fn whole(&mut self, now: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
-        let _ = (now, id, message);
-        None
-    }
+    /// Start a message that [`around`](Wire::around) was just asked about. `frame` has the bytes around its
+    /// payload, to be filled in, and the payload between them, unless the link puts that elsewhere.
+    fn begin_whole(&mut self, now: Time, id: MessageId, message: &Message, frame: &mut [u8]);
 
-    /// As [`whole`](Wire::whole), for a link that carries a stream: append the frame with its payload,
-    /// sealed, and before it an acknowledgement that is owed. `false`: nothing has happened.
-    fn append_whole(
-        &mut self,
-        now: Time,
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let _ = (now, id, message, payload, out);
-        false
-    }
-
-    /// Complete a frame in place. `out[start..]` holds the frame's header followed by its payload;
-    /// the wire appends padding and checksum, and inserts markers where the peer asked for them.
-    fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize);
+    /// Complete a frame in place: `bytes` are its header, its payload, and as many bytes as the frame has
+    /// [behind](Frame::back) that, for padding and checksum, and for markers where the peer asked for them.
+    fn seal(&mut self, frame: &Frame, bytes: &mut [u8]);
 
     /// The bytes that follow the payload, when they do not depend on it (no checksum, no markers):
     /// lets the engine hand header, application memory and trailer to the link without a copy. If

@@ -155,6 +155,16 @@ impl Message {
         self.immediate().is_some() || matches!(self, Message::Atomic { .. })
     }
 
+    /// Bytes of payload that it brings to the peer.
+    #[must_use]
+    #[inline]
+    pub fn payload(&self) -> u32 {
+        match *self {
+            Message::Send { length, .. } | Message::Write { length, .. } => length,
+            Message::Read { .. } | Message::Atomic { .. } => 0,
+        }
+    }
+
     /// The kind.
     #[must_use]
     pub fn operation(&self) -> Operation {

@@ -1,6 +1,6 @@
 //! Bytes of the peer: messages placed, checked, delivered.
 
-use transom_memory::{Memory, Purpose, Token, queue_pair_admits};
+use transom_memory::{Memory, Pass, Purpose, Token, queue_pair_admits};
 use transom_wire::{
     Bytes, Decoded, Event, Frames, Glance, Immediate, MessageId, Operation, Refusal, RefusalClass,
     Role, Time, Violation,
@@ -74,8 +74,8 @@ impl Connection {
     }
 
     /// Take the peer's frames for as long as there are any, and the next one may be taken. How many those
-    /// were, and whether all of them were Writes of a few bytes and acknowledgements, behind which there is
-    /// nothing to [transmit](Connection::transmit).
+    /// were, and whether all of them were Writes and acknowledgements, behind which there is nothing to
+    /// [transmit](Connection::transmit).
     pub fn receive_frames<F: Frames + ?Sized>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -85,7 +85,7 @@ impl Connection {
         let (mut count, mut ahead) = (0, 0);
         let mut quiet = self.quiet(cx);
         let mut all = quiet.is_some();
-        // Small Writes that follow each other share a guard.
+        // Writes that follow each other share a guard.
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
         while quiet.is_some() || self.takes_next(frames, cx.now) {
@@ -120,20 +120,18 @@ impl Connection {
                 (Some(_), None) if consumed > 0 => frames.taken(consumed),
                 (
                     Some(_),
-                    Some(Event::Write {
-                        token,
-                        address,
-                        payload: Bytes::Own(payload),
-                        last: true,
-                        immediate: None,
-                    }),
+                    Some(Event::Write { token, address, payload, last: true, immediate: None }),
                 ) => {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
-                    let length = payload.len() as u64;
-                    let placed = self.remote(Purpose::RemoteWrite, length, |accessor| {
-                        accessor.put(under, token, address, payload)
-                    });
+                    let placed = match payload {
+                        Bytes::Own(own) => {
+                            self.remote(Purpose::RemoteWrite, own.len() as u64, |accessor| {
+                                accessor.put(under, token, address, Bytes::Own(own))
+                            })
+                        }
+                        elsewhere => self.put_elsewhere(under, token, address, elsewhere),
+                    };
                     frames.taken(consumed);
                     if let Err(error) = placed {
                         drop(pass);
@@ -164,6 +162,21 @@ impl Connection {
             self.retire(cx);
         }
         (count, all)
+    }
+
+    /// Place a Write whose payload lies in memory that is shared with the peer. A call, so that the loop over
+    /// frames keeps its registers for payloads that lie in them.
+    #[inline(never)]
+    fn put_elsewhere(
+        &self,
+        under: (&mut Pass<'_>, &dyn HostMemory, Time),
+        token: u32,
+        address: u64,
+        payload: Bytes<'_>,
+    ) -> Result<(), AccessError> {
+        self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
+            accessor.put(under, token, address, payload)
+        })
     }
 
     /// Whether the next frame may be taken. What no longer counts is taken here, and thrown away: unread bytes
@@ -716,7 +729,15 @@ impl Connection {
     }
 
     /// Try the message that waits for a receive, if one does.
+    #[inline]
     pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
+        if self.attention.has(Attention::PAUSED) {
+            self.resume_paused(cx);
+        }
+    }
+
+    #[cold]
+    fn resume_paused(&mut self, cx: &mut Cx<'_>) {
         let Some(paused) = self.take_paused() else { return };
         let waits = matches!(self.phase, Phase::Open | Phase::Setup)
             && match &paused.what {

@@ -25,7 +25,6 @@ use crate::{
 };
 use ending::Refused;
 use inbound::Paused;
-pub use whole::{LARGEST_INLINE, SMALL, WHOLE};
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
 /// what the peer had under way.

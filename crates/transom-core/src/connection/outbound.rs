@@ -2,8 +2,8 @@
 
 use transom_memory::{Purpose, Segment, queue_pair_admits};
 use transom_wire::{
-    Begin, Frame, Immediate, Message, MessageId, Operation as WireOperation, Payload, ReadSlot,
-    Refusal, RefusalClass, Waiting, Wire,
+    Around, Begin, Carrier, Direct, Frame, Immediate, Message, MessageId,
+    Operation as WireOperation, Payload, Refusal, RefusalClass, Room, Waiting, Wire,
 };
 
 use super::ending::refusal_event;
@@ -11,8 +11,7 @@ use super::{Attention, Connection, ConnectionConfig, Phase, Quiet, ReceiveWait};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::PeerGone;
 use crate::local::LocalActor;
-use crate::output::{Direct, Output};
-use crate::queue::{Piece, Progress, Slot};
+use crate::queue::{Piece, Progress, RequestQueue, Slot};
 use crate::request::why_unsupported;
 use crate::trace::{FrameTrace, Tracer, What};
 use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, QueuePairKind, Status};
@@ -21,7 +20,7 @@ use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, QueuePairKi
 const IN_ADVANCE: u64 = 1 << 16;
 
 /// The wire's name for the sink of a Read of ours. The peer only echoes it.
-const SINK: u32 = 1;
+pub(super) const SINK: u32 = 1;
 
 const NO_IMMEDIATE: &str = "the peer has no immediate data: it is an iWARP adapter, was told to do without \
                             Transom's extension, or is a Transom of an earlier version";
@@ -39,7 +38,7 @@ const UNANSWERED: &str = "an unreliable queue pair gets no answers, so it has no
 
 impl Connection {
     /// Write what there is to write while `out` has room.
-    pub fn transmit<O: Output>(&mut self, cx: &mut Cx<'_>, out: &mut O) {
+    pub fn transmit<C: Carrier>(&mut self, cx: &mut Cx<'_>, out: &mut C) {
         let quiet = self.quiet(cx);
         if quiet.is_none() {
             self.resume(cx);
@@ -59,19 +58,23 @@ impl Connection {
 
     /// Write what was posted to a connection that was quiet before: nothing else is to be written.
     #[inline]
-    pub fn transmit_posted<O: Output>(&mut self, quiet: Quiet, cx: &mut Cx<'_>, out: &mut O) {
+    pub fn transmit_posted<C: Carrier>(&mut self, quiet: Quiet, cx: &mut Cx<'_>, out: &mut C) {
         let known = self.knows_receives();
         if !known {
             self.announce(cx);
         }
-        self.start_run(quiet, cx, out);
-        if !known || !self.execution.as_ref().is_some_and(Execution::is_all_gone) {
+        if self.execution.as_ref().is_some_and(|execution| !execution.is_all_begun()) {
+            self.start_run(quiet, cx, out);
+        }
+        // The peer may wait to hear of a receive.
+        let gone = self.execution.as_ref().is_some_and(Execution::is_all_gone);
+        if !gone || !known && self.wire.has_output() {
             self.transmit_frames(cx, out);
         }
     }
 
     /// Start what may start, and write the wire's frames, one by one.
-    fn transmit_frames(&mut self, cx: &mut Cx<'_>, out: &mut dyn Output) {
+    fn transmit_frames<C: Carrier>(&mut self, cx: &mut Cx<'_>, out: &mut C) {
         loop {
             self.start_all(cx);
             self.refuse_if_answered(cx);
@@ -315,88 +318,61 @@ impl Connection {
     }
 
     /// Write one frame.
-    fn emit(&mut self, cx: &mut Cx<'_>, frame: &Frame, out: &mut dyn Output) {
-        let before = if shows_frames(cx) { out.buffer().len() } else { 0 };
+    fn emit<C: Carrier>(&mut self, cx: &mut Cx<'_>, frame: &Frame, out: &mut C) {
         if let Some(refused) = &mut self.refused {
             refused.since = cx.now;
         }
-        let result = match frame.payload {
-            Payload::None => {
-                copy(&mut *self.wire, out, frame, |_| Ok(()));
-                Ok(())
-            }
+        let torn = match frame.payload {
+            Payload::None => write(&mut *self.wire, cx, frame, Source::None, out).is_err(),
             Payload::Message { id, offset } => self.emit_message(cx, frame, id, offset, out),
-            Payload::Memory { slot, token, address } => {
-                self.emit_memory(cx, frame, slot, token, address, out)
+            Payload::Memory { token, address, .. } => {
+                self.emit_memory(cx, frame, token, address, out)
             }
         };
         if cx.trace.is_some() {
             let (header, payload) = (frame.header_length, frame.length);
             self.trace(cx, What::FrameOut { header, payload });
         }
-        if let Some(tracer) = cx.trace.as_deref_mut().filter(|tracer| tracer.wants_frames())
-            && let Some(bytes) = out.buffer().get(before..).filter(|bytes| !bytes.is_empty())
-        {
-            tracer.frame(&FrameTrace { framing: self.wire.framing(), inbound: false, bytes });
-        }
-        if let Err(torn) = result
-            && torn
-        {
+        if torn {
             // Half a frame is out: nothing further can be said on this link.
             self.enter(Phase::Closed);
         }
     }
 
-    /// A frame of a message of ours. `Err(true)`: the link is torn.
-    fn emit_message(
+    /// A frame of a message of ours. `true`: the link is torn.
+    fn emit_message<C: Carrier>(
         &mut self,
         cx: &mut Cx<'_>,
         frame: &Frame,
         id: MessageId,
         offset: u32,
-        out: &mut dyn Output,
-    ) -> Result<(), bool> {
+        out: &mut C,
+    ) -> bool {
         let Connection { config, wire, execution: Some(execution), .. } = self else {
-            return Ok(());
+            return false;
         };
         let sequence = execution.under_way;
-        let Some(slot) = sequence.and_then(|s| execution.requests.get(s)) else { return Ok(()) };
+        let Some(slot) = sequence.and_then(|s| execution.requests.get(s)) else { return false };
         debug_assert_eq!(slot.message, id.0, "a wire frames the message under way");
         let accessor =
             Accessor { actor: execution.actor(config.id), purpose: Purpose::LocalSource };
         let (offset, length) = (u64::from(offset), u64::from(frame.length));
-        let lent = matches!(slot.operation, Operation::Read { .. })
+        let queue = &execution.requests;
+        let source = if length == 0 {
+            Source::None // a Read has a message and no payload
+        } else if slot.inline {
+            Source::Inline(queue.inline(slot, offset, length))
+        } else if let Some(piece) = queue.piece(slot, offset).filter(|piece| length <= piece.length)
+        {
+            Source::Memory(accessor, Piece { length, ..piece })
+        } else {
+            Source::List(accessor, queue, slot, offset)
+        };
+        let sunk = matches!(slot.operation, Operation::Read { .. })
             && may_lend_sink(cx, out, slot)
             && lend_sink(cx, config, execution, slot, frame, out);
-        // A Read Request has a message and no payload.
-        let one = if slot.inline || length == 0 || !may_lend(cx, out, frame) {
-            None
-        } else {
-            execution.requests.piece(slot, offset).filter(|piece| piece.length >= length)
-        };
-        let direct = match one {
-            Some(piece) => {
-                direct(&mut **wire, cx, frame, accessor, piece.token, piece.address, out)
-            }
-            None => Ok(Direct::Copy),
-        };
-        let torn = matches!(direct, Ok(Direct::Torn));
-        let error = match direct {
-            Ok(Direct::Taken) => None,
-            Ok(Direct::Copy) if lent => None,
-            Ok(Direct::Copy) => copy(&mut **wire, out, frame, |buffer| {
-                if length == 0 {
-                    return Ok(());
-                }
-                accessor.fetch_list(cx, &execution.requests, slot, offset, length, buffer)
-            }),
-            Ok(Direct::Fault | Direct::Torn) => {
-                let piece = one.unwrap_or(Piece { token: 0, address: 0, length });
-                Some(AccessError::Vanished { token: piece.token, address: piece.address, length })
-            }
-            Err(error) => Some(error),
-        };
-        let Some(error) = error else {
+        let done = if sunk { Ok(()) } else { write(&mut **wire, cx, frame, source, out) };
+        let Err(Failed { error, torn }) = done else {
             if frame.last {
                 execution.under_way = None;
                 let progress = execution.sent();
@@ -404,7 +380,7 @@ impl Connection {
                     slot.progress = progress;
                 }
             }
-            return Ok(());
+            return false;
         };
         let (context, operation) = (slot.context, slot.operation);
         let denial = self.record(cx, Some(context), error.cause(false));
@@ -423,21 +399,20 @@ impl Connection {
         let explanation = None;
         self.wire.abandon(cx.now, frame, &Refusal { operation, class, explanation });
         self.end(cx, EndReason::RequestFailed, denial);
-        Err(torn)
+        torn
     }
 
     /// A frame of an answer to the peer's Read: checked anew, as every piece is.
-    fn emit_memory(
+    fn emit_memory<C: Carrier>(
         &mut self,
         cx: &mut Cx<'_>,
         frame: &Frame,
-        _slot: ReadSlot,
         token: u32,
         address: u64,
-        out: &mut dyn Output,
-    ) -> Result<(), bool> {
+        out: &mut C,
+    ) -> bool {
         let Connection { config, wire, execution: Some(execution), reading, .. } = self else {
-            return Ok(());
+            return false;
         };
         let mut actor = execution.actor(config.id);
         if let Some(domain) = reading.front() {
@@ -448,25 +423,13 @@ impl Connection {
         }
         let accessor = Accessor { actor, purpose: Purpose::RemoteRead };
         let length = u64::from(frame.length);
-        let direct = if !queue_pair_admits(execution.pair.access(), Purpose::RemoteRead, length) {
-            Err(AccessError::QueuePair(Purpose::RemoteRead))
-        } else if length == 0 || !may_lend(cx, out, frame) {
-            Ok(Direct::Copy)
+        let done = if queue_pair_admits(execution.pair.access(), Purpose::RemoteRead, length) {
+            let source = Source::Memory(accessor, Piece { token, address, length });
+            write(&mut **wire, cx, frame, source, out)
         } else {
-            direct(&mut **wire, cx, frame, accessor, token, address, out)
+            Err(Failed { error: AccessError::QueuePair(Purpose::RemoteRead), torn: false })
         };
-        let torn = matches!(direct, Ok(Direct::Torn));
-        let error = match direct {
-            Ok(Direct::Taken) => None,
-            Ok(Direct::Copy) => copy(&mut **wire, out, frame, |buffer| {
-                accessor.fetch(cx, token, address, length, buffer)
-            }),
-            Ok(Direct::Fault | Direct::Torn) => {
-                Some(AccessError::Vanished { token, address, length })
-            }
-            Err(error) => Some(error),
-        };
-        let Some(error) = error else { return Ok(()) };
+        let Err(Failed { error, torn }) = done else { return false };
         let class = error.class();
         let denial = self.record(cx, None, error.cause(true));
         let text = self.explanation(cx, denial);
@@ -477,29 +440,118 @@ impl Connection {
         self.refused = None; // this one comes first
         self.events[0] = Some(refusal_event(class));
         self.end(cx, EndReason::Refused, denial);
-        Err(torn)
+        torn
+    }
+}
+
+/// Where the payload of a frame comes from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    None,
+    /// Inline data, in two pieces, if it is there.
+    Inline(Option<(&'a [u8], &'a [u8])>),
+    /// All of it from one piece of memory.
+    Memory(Accessor, Piece),
+    /// A list, from this offset of its message on.
+    List(Accessor, &'a RequestQueue, &'a Slot, u64),
+}
+
+/// A frame whose payload could not be read.
+struct Failed {
+    error: AccessError,
+    /// A part of the frame is out.
+    torn: bool,
+}
+
+impl From<AccessError> for Failed {
+    fn from(error: AccessError) -> Failed {
+        Failed { error, torn: false }
+    }
+}
+
+/// Write a frame that the wire has begun: without a copy if the link wants that, or else by way of a place
+/// that is reserved for it.
+fn write<C: Carrier>(
+    wire: &mut dyn Wire,
+    cx: &mut Cx<'_>,
+    frame: &Frame,
+    source: Source<'_>,
+    out: &mut C,
+) -> Result<(), Failed> {
+    let length = frame.length as usize;
+    if let Source::Memory(accessor, piece) = source
+        && may_lend(cx, out, length)
+        && lend(wire, cx, frame, (accessor, piece), out)?
+    {
+        return Ok(());
+    }
+    let front = usize::from(frame.header_length);
+    let mut room = out.reserve(Around { front, back: usize::from(frame.back) }, length);
+    let shared = if let Room::Shared(address) = &room { Some(*address) } else { None };
+    let supplied = match source {
+        Source::None => Ok(()),
+        Source::Inline(Some((first, second))) => {
+            out.put(first);
+            out.put(second);
+            Ok(())
+        }
+        Source::Inline(None) => Err(AccessError::Missing),
+        Source::Memory(accessor, piece) => accessor.fetch(cx, piece, &mut room),
+        Source::List(accessor, queue, slot, offset) => {
+            accessor.fetch_list(cx, queue, slot, (offset, u64::from(frame.length)), &mut room)
+        }
+    };
+    if let Err(error) = supplied {
+        out.release();
+        return Err(error.into());
+    }
+    let bytes = out.frame();
+    if let Some(room) = bytes.get_mut(..front) {
+        room.copy_from_slice(frame.header());
+    }
+    wire.seal(frame, bytes);
+    if shows_frames(cx) {
+        show(wire, cx, bytes, shared.map(|address| (address, length)));
+    }
+    out.commit();
+    Ok(())
+}
+
+/// Show a frame of this side's, whose payload may lie in memory that is shared with the peer.
+#[cold]
+fn show(wire: &dyn Wire, cx: &mut Cx<'_>, frame: &[u8], shared: Option<(u64, usize)>) {
+    let mut all = Vec::new();
+    let mut bytes = frame;
+    if let Some((address, length)) = shared {
+        all.extend_from_slice(frame);
+        // Pages of shared memory are there; otherwise the payload is missing where the frame is shown.
+        let _ = cx.host.append(address, length, &mut all);
+        bytes = &all;
+    }
+    if let Some(tracer) = cx.trace.as_deref_mut() {
+        tracer.frame(&FrameTrace { framing: wire.framing(), inbound: false, bytes });
     }
 }
 
 /// Whether the sink of a Read is to be named to the link: not if a copy of the frame is to be shown.
-fn may_lend_sink(cx: &Cx<'_>, out: &dyn Output, slot: &Slot) -> bool {
+fn may_lend_sink<C: Carrier>(cx: &Cx<'_>, out: &C, slot: &Slot) -> bool {
     !shows_frames(cx) && out.wants_sink(slot.length)
 }
 
 /// Name the sink of a Read to the link, if all of it lies in one piece. `true`: the frame is on its way.
-fn lend_sink(
+fn lend_sink<C: Carrier>(
     cx: &mut Cx<'_>,
     config: &ConnectionConfig,
     execution: &Execution,
     slot: &Slot,
     frame: &Frame,
-    out: &mut dyn Output,
+    out: &mut C,
 ) -> bool {
     let whole = execution.requests.piece(slot, 0).filter(|piece| piece.length == slot.length);
     let Some(Piece { token, address, length }) = whole else { return false };
     let accessor = Accessor { actor: execution.actor(config.id), purpose: config.dialect.sink };
     let host = accessor.host_of(cx, token, address, length);
-    host.is_some_and(|host| out.request(frame.header(), Segment { host, length }))
+    host.is_some_and(|host| out.lend_sink(frame.header(), Segment { host, length }))
 }
 
 /// A tracer wants to see every frame.
@@ -508,62 +560,27 @@ fn shows_frames(cx: &Cx<'_>) -> bool {
 }
 
 /// Whether a frame is to be offered without a copy: not if a copy of it is to be shown.
-fn may_lend(cx: &Cx<'_>, out: &mut dyn Output, frame: &Frame) -> bool {
-    !shows_frames(cx) && out.wants_direct(frame.length as usize)
+fn may_lend<C: Carrier>(cx: &Cx<'_>, out: &C, length: usize) -> bool {
+    length > 0 && length <= LARGEST_COPY && !shows_frames(cx) && out.wants_lend(length)
 }
 
-/// Copy a frame into the buffer.
-#[inline]
-fn copy(
-    wire: &mut dyn Wire,
-    out: &mut dyn Output,
-    frame: &Frame,
-    payload: impl FnOnce(&mut Vec<u8>) -> Result<(), AccessError>,
-) -> Option<AccessError> {
-    let buffer = out.buffer();
-    let start = buffer.len();
-    buffer.extend_from_slice(frame.header());
-    if let Err(error) = payload(buffer) {
-        buffer.truncate(start);
-        return Some(error);
-    }
-    if frame.sealed {
-        wire.seal(frame, buffer, start);
-    }
-    None
-}
-
-/// Offer a frame without a copy: only where nothing in it depends on the payload.
-fn direct(
+/// Offer a frame without a copy: only where nothing in it depends on the payload. `false`: nothing was done.
+fn lend<C: Carrier>(
     wire: &mut dyn Wire,
     cx: &mut Cx<'_>,
     frame: &Frame,
-    accessor: Accessor,
-    token: u32,
-    address: u64,
-    out: &mut dyn Output,
-) -> Result<Direct, AccessError> {
-    let length = u64::from(frame.length);
-    if length > LARGEST_COPY as u64 {
-        return Ok(Direct::Copy);
-    }
-    let Some(trailer) = wire.trailer(frame) else { return Ok(Direct::Copy) };
+    (accessor, Piece { token, address, length }): (Accessor, Piece),
+    out: &mut C,
+) -> Result<bool, Failed> {
+    let Some(trailer) = wire.trailer(frame) else { return Ok(false) };
     let tail = trailer.bytes.get(..usize::from(trailer.length)).unwrap_or_default();
     let lent = accessor
-        .lend(cx, token, address, length, |segments| out.direct(frame.header(), segments, tail))?;
-    match lent {
-        Some(Direct::Copy) | None => {
-            // The frame counts as sealed: finish it here.
-            let buffer = out.buffer();
-            let start = buffer.len();
-            buffer.extend_from_slice(frame.header());
-            if let Err(error) = accessor.fetch(cx, token, address, length, buffer) {
-                buffer.truncate(start);
-                return Err(error);
-            }
-            buffer.extend_from_slice(tail);
-            Ok(Direct::Taken)
-        }
-        Some(done) => Ok(done),
-    }
+        .lend(cx, token, address, length, |segments| out.lend(frame.header(), segments, tail))?;
+    let torn = match lent {
+        Some(Direct::Taken) => return Ok(true),
+        Some(Direct::Copy) | None => return Ok(false),
+        Some(Direct::Fault) => false,
+        Some(Direct::Torn) => true,
+    };
+    Err(Failed { error: AccessError::Vanished { token, address, length }, torn })
 }

@@ -1,35 +1,25 @@
-//! Writes and Sends of one frame: judged, copied and on their way in one go, where longer messages, and those
-//! of other kinds, begin and then leave frame by frame (`outbound.rs`).
+//! Messages of one frame: judged, copied and on their way in one go, where longer ones, and those with
+//! immediate data, begin and then leave frame by frame (`outbound.rs`).
 //!
-//! Those of a few bytes go by way of the stack, and such as follow each other share a guard
-//! ([`Memory::pass`](transom_memory::Memory::pass)). Its fence waits until what was stored before has
-//! reached its cache line, which the other processor has: longer than all the rest of such a message takes.
-//! A longer one is copied once, under a guard of its own, from where its bytes lie to where the link has them.
+//! Such as follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its fence waits
+//! until what was stored before has reached its cache line, which the other processor has: longer than all the
+//! rest of a small message takes.
 
 use transom_memory::{Pass, Purpose};
-use transom_wire::{Message, MessageId, Time};
+use transom_wire::{Around, Carrier, Message, MessageId, Time};
 
+use super::outbound::SINK;
 use super::{Connection, Quiet, ReceiveWait};
-use crate::copy::{AccessError, Accessor, LARGEST_COPY};
-use crate::output::{Direct, Output};
-use crate::queue::{Progress, Slot};
+use crate::copy::{AccessError, Accessor};
+use crate::queue::{Piece, Progress, Slot};
 use crate::{Cx, Execution, Flags, HostMemory, Operation, Sge, Status};
 
-/// The most bytes of such a message that are copied by way of the stack, under a guard that others share.
-pub const SMALL: usize = 32;
-/// The most bytes of such a message, whatever the link takes: those of one guard.
-pub const WHOLE: usize = LARGEST_COPY;
-/// The most inline data of such a message.
-pub const LARGEST_INLINE: usize = 512;
-
-/// The circumstances of a judgement: a guard, the program's memory, the moment.
-type Under<'a, 'lane> = (&'a mut Pass<'lane>, &'a dyn HostMemory, Time);
+/// The circumstances of a copy: the program's memory, and the moment.
+type Under<'a> = (&'a dyn HostMemory, Time);
 
 /// The fate of the next request.
 enum Next {
     Gone,
-    /// The next request is one of these, and longer than [`SMALL`].
-    Larger,
     /// The next request is none of these, or there is none.
     No,
     /// The request's own memory was refused; the request's context.
@@ -38,32 +28,20 @@ enum Next {
 
 impl Connection {
     /// Start what can go this way, until something cannot.
-    pub(super) fn start_run<O>(&mut self, _: Quiet, cx: &mut Cx<'_>, out: &mut O)
-    where
-        O: Output + ?Sized,
-    {
-        let mut any = false;
+    pub(super) fn start_run<C: Carrier>(&mut self, _: Quiet, cx: &mut Cx<'_>, out: &mut C) {
         let owed = self.execution.as_ref().is_some_and(Execution::owes);
-        let refused = loop {
-            let memory = cx.memory;
-            let mut pass = memory.pass(&mut *cx.lane);
-            let end = loop {
-                match self.small((&mut pass, cx.host, cx.now), out) {
-                    Next::Gone => any = true,
-                    end => break end,
-                }
-                if self.execution.as_ref().is_none_or(Execution::is_all_begun) {
-                    break Next::No;
-                }
-            };
-            drop(pass);
-            let end = if let Next::Larger = end { self.larger(cx, out) } else { end };
-            match end {
+        let mut any = false;
+        let mut pass = cx.memory.pass(&mut *cx.lane);
+        let end = loop {
+            match self.whole(&mut pass, (cx.host, cx.now), out) {
                 Next::Gone => any = true,
-                Next::Larger | Next::No => break None,
-                Next::Refused(context, error) => break Some((context, error)),
+                end => break end,
+            }
+            if self.execution.as_ref().is_none_or(Execution::is_all_begun) {
+                break Next::No;
             }
         };
+        drop(pass);
         if any {
             // The request that waited has left, so its limit no longer runs.
             self.receive_wait = ReceiveWait::None;
@@ -71,115 +49,162 @@ impl Connection {
         if any && !owed {
             self.owing = cx.now;
         }
-        if let Some((context, error)) = refused {
+        if let Next::Refused(context, error) = end {
             let cause = error.cause(false);
             self.fail_next(cx, Status::LocalAccess, Some((context, cause)));
         }
     }
 
     /// The next request, if it is one of these.
-    fn small<O>(&mut self, (pass, host, now): Under<'_, '_>, out: &mut O) -> Next
-    where
-        O: Output + ?Sized,
-    {
-        let Some(execution) = self.execution.as_mut() else { return Next::No };
-        let Some((slot, id, message)) = next_message(execution) else { return Next::No };
-        let length = slot.length as usize; // of a message, which has fewer than 2^32
-        let lacks_receive = message.needs_receive() && self.wire.credit() == Some(0);
-        if lacks_receive || !out.takes(length) {
+    #[inline(always)]
+    fn whole<C: Carrier>(&mut self, pass: &mut Pass<'_>, under: Under<'_>, out: &mut C) -> Next {
+        let Some(slot) = self.execution.as_ref().and_then(Execution::startable) else {
             return Next::No;
+        };
+        // As most are: its parts stay in registers.
+        if let (Operation::Write { token, address }, 1..=0xFFFF_FFFF) =
+            (slot.operation, slot.length)
+        {
+            let (length, immediate) = (slot.length as u32, None);
+            let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
+            let message = Message::Write { token, address, length, verdict, immediate };
+            return self.begin_whole(pass, under, &message, out);
         }
-        let mut room = [0; SMALL];
-        let Some(bytes) = room.get_mut(..length) else { return Next::Larger };
-        if length == 0 {
-            // No bytes: no entry of the list is looked at (ND2 5.3).
-        } else if let Some(from) = slot.only() {
-            let accessor =
-                Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
-            if let Err(error) = accessor.read((pass, host, now), from.token, from.address, bytes) {
-                return Next::Refused(slot.context, error);
-            }
-        } else if !slot.inline || !execution.requests.copy_inline(slot, bytes) {
-            return Next::No;
-        }
-        if !out.whole((&mut *self.wire, now), id, &message, bytes) {
-            return Next::No;
-        }
-        gone(execution, id)
+        self.whole_other(pass, under, out)
     }
 
-    /// The next request, of more bytes than [`SMALL`]: copied from where they lie to where the link has
-    /// them, under a guard of its own.
-    #[cold]
+    /// The next request, which is no Write, if it is one of these.
     #[inline(never)]
-    fn larger<O>(&mut self, cx: &mut Cx<'_>, out: &mut O) -> Next
-    where
-        O: Output + ?Sized,
-    {
+    fn whole_other<C: Carrier>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        under: Under<'_>,
+        out: &mut C,
+    ) -> Next {
+        match self.execution.as_ref().and_then(Execution::startable).and_then(message_of) {
+            Some(message) => self.begin_whole(pass, under, &message, out),
+            None => Next::No,
+        }
+    }
+
+    /// Begin the next request, which makes this message, if nothing holds it up: its bytes are copied to their
+    /// place before, so that nothing has begun whose bytes are not there.
+    #[inline(always)]
+    fn begin_whole<C: Carrier>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        (host, now): Under<'_>,
+        message: &Message,
+        out: &mut C,
+    ) -> Next {
         let Some(execution) = self.execution.as_mut() else { return Next::No };
-        let Some((slot, id, message)) = next_message(execution) else { return Next::No };
-        let now = cx.now;
-        if !self.wire.is_free(now) {
+        let Some(slot) = execution.requests.get(execution.next) else { return Next::No };
+        let fetches = matches!(message, Message::Read { .. } | Message::Atomic { .. });
+        let length = message.payload() as usize;
+        let lends = if fetches { out.wants_sink(slot.length) } else { out.wants_lend(length) };
+        let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;
+        if fenced || !out.takes(length) || lends && !slot.inline {
             return Next::No;
         }
-        let taken = if let Some(Sge { token, address, .. }) = slot.only() {
-            let accessor =
-                Accessor { actor: execution.actor(self.config.id), purpose: Purpose::LocalSource };
-            let length = slot.length;
-            let wire = &mut *self.wire;
-            let lent = accessor.lend(cx, token, address, length, |segments| {
-                out.lend_whole((wire, now), id, &message, segments)
-            });
-            match lent {
-                Ok(Some(Direct::Fault)) => {
-                    let vanished = AccessError::Vanished { token, address, length };
-                    return Next::Refused(slot.context, vanished);
-                }
-                Ok(done) => done == Some(Direct::Taken),
-                Err(error) => return Next::Refused(slot.context, error),
-            }
+        let Some(around) = self.wire.around(now, message) else { return Next::No };
+        let purpose = if fetches { self.config.dialect.sink } else { Purpose::LocalSource };
+        let accessor = Accessor { actor: execution.actor(self.config.id), purpose };
+        let supplied = if length == 0 {
+            let _ = out.reserve(around, length);
+            if fetches { judge(execution, slot, accessor, (pass, now)) } else { Ok(()) }
+        } else if let Some(Sge { token, address, length }) = slot.only() {
+            let mut room = out.reserve(around, length as usize);
+            let piece = Piece { token, address, length: u64::from(length) };
+            accessor.read((pass, host, now), piece, &mut room)
+        } else if slot.inline {
+            put_inline(execution, slot, around, out)
         } else {
-            let mut room = [0; LARGEST_INLINE];
-            room.get_mut(..slot.length as usize).is_some_and(|bytes| {
-                slot.inline
-                    && execution.requests.copy_inline(slot, bytes)
-                    && out.whole((&mut *self.wire, now), id, &message, bytes)
-            })
+            gather(execution, slot, (accessor, around), (pass, host, now), out)
         };
-        if taken { gone(execution, id) } else { Next::No }
+        if let Err(error) = supplied {
+            out.release();
+            return Next::Refused(slot.context, error);
+        }
+        let id = MessageId(execution.next_message);
+        self.wire.begin_whole(now, id, message, out.frame());
+        out.commit();
+        if let Some(slot) = execution.requests.get_mut(execution.next) {
+            (slot.message, slot.progress) = (id.0, Progress::Sent);
+        }
+        execution.reads += u32::from(fetches);
+        execution.next_message += 1;
+        execution.next += 1;
+        Next::Gone
     }
 }
 
-/// The next request and its message, if nothing holds it up and it is a Write or a Send, without immediate
-/// data.
-#[inline(always)]
-fn next_message(execution: &Execution) -> Option<(&Slot, MessageId, Message)> {
-    let slot = execution.startable()?;
-    if slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0 {
-        return None;
+/// Judge the entries of a request's list. Entries of no bytes are skipped (ND2 5.3).
+fn judge(
+    execution: &Execution,
+    slot: &Slot,
+    accessor: Accessor,
+    (pass, now): (&mut Pass<'_>, Time),
+) -> Result<(), AccessError> {
+    let mut entries = execution.requests.list(slot).filter(|sge| sge.length > 0);
+    entries.try_for_each(|Sge { token, address, length }| {
+        accessor.judge((&mut *pass, now), token, address, u64::from(length))
+    })
+}
+
+/// Copy inline data.
+#[inline(never)]
+fn put_inline<C: Carrier>(
+    execution: &Execution,
+    slot: &Slot,
+    around: Around,
+    out: &mut C,
+) -> Result<(), AccessError> {
+    let _ = out.reserve(around, slot.length as usize); // that of a message
+    let (first, second) =
+        execution.requests.inline(slot, 0, slot.length).ok_or(AccessError::Missing)?;
+    out.put(first);
+    if !second.is_empty() {
+        out.put(second);
     }
+    Ok(())
+}
+
+/// Copy the payload of a request that lies in several pieces.
+#[inline(never)]
+fn gather<C: Carrier>(
+    execution: &Execution,
+    slot: &Slot,
+    (accessor, around): (Accessor, Around),
+    (pass, host, now): (&mut Pass<'_>, &dyn HostMemory, Time),
+    out: &mut C,
+) -> Result<(), AccessError> {
+    let queue = &execution.requests;
+    let length = slot.length as usize; // that of a message
+    // A bad entry moves no byte of the others.
+    let judged = judge(execution, slot, accessor, (&mut *pass, now));
+    let mut room = out.reserve(around, length);
+    judged?;
+    let mut entries = queue.list(slot).filter(|sge| sge.length > 0);
+    entries.try_for_each(|Sge { token, address, length }| {
+        let piece = Piece { token, address, length: u64::from(length) };
+        accessor.read((&mut *pass, host, now), piece, &mut room)
+    })
+}
+
+/// The message of a request that is no Write, if it may be one of these.
+fn message_of(slot: &Slot) -> Option<Message> {
     let length = u32::try_from(slot.length).ok()?;
     let solicited = slot.flags.contains(Flags::SOLICIT);
     let send = |invalidate| Message::Send { length, solicited, invalidate, immediate: None };
-    let message = match slot.operation {
-        Operation::Write { token, address } if length > 0 => {
-            let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
-            Message::Write { token, address, length, verdict, immediate: None }
-        }
+    Some(match slot.operation {
         Operation::Send => send(None),
         Operation::SendWithInvalidate { token } => send(Some(token)),
+        Operation::Read { token, address } => {
+            Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
+        }
+        Operation::Atomic { token, address, change: operation } => {
+            Message::Atomic { token, address, operation }
+        }
         _ => return None,
-    };
-    Some((slot, MessageId(execution.next_message), message))
-}
-
-/// The next request is on its way.
-#[inline(always)]
-fn gone(execution: &mut Execution, id: MessageId) -> Next {
-    if let Some(slot) = execution.requests.get_mut(execution.next) {
-        (slot.message, slot.progress) = (id.0, Progress::Sent);
-    }
-    execution.next_message += 1;
-    execution.next += 1;
-    Next::Gone
+    })
 }

@@ -4,10 +4,11 @@
 
 use crate::support::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_core::{
-    Buffer, CompletionFlags, CompletionKind, Data, Denials as _, Direct, Flags, LinkWish,
-    Operation, Output, QueuePairState, Request, Sge, Side, Status, dialect,
+    CompletionFlags, CompletionKind, Data, Denials as _, Flags, LinkWish, Operation,
+    QueuePairState, Request, Sge, Side, Status, dialect,
 };
 use transom_memory::{Rights, Scope, Segment, Token};
+use transom_wire::{Around, Buffer, Carrier, Direct, Room};
 
 crate::support::again_over_process![
     send_write_and_read_move_bytes,
@@ -95,7 +96,7 @@ fn a_region_is_in_use_from_the_beginning_of_the_peers_message_to_its_end() {
             pair.deliver(PASSIVE, usize::MAX);
             let mut left = 0;
             while uses(&pair) == [true, true] {
-                let mut out = Buffer { bytes: Vec::new(), limit: 1 << 17 };
+                let mut out = Buffer::new(1 << 17);
                 pair.hosts[PASSIVE].transmit(pair.now, &mut out);
                 left += out.bytes.len();
                 pair.inject(ACTIVE, &out.bytes);
@@ -421,7 +422,7 @@ fn the_entries_of_frames_that_wait_are_fetched_ahead() {
     for context in 0..5 {
         a.post(context, write, Flags::NONE, &[source.sge(0, 8)]).unwrap();
     }
-    let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 16 };
+    let mut out = Buffer::new(1 << 16);
     a.transmit(pair.now, &mut out);
     let [_, p] = &mut pair.hosts;
     let before = p.arena.fetched_ahead();
@@ -441,21 +442,42 @@ struct Straight {
 
 impl Straight {
     fn new(memory: (u64, Vec<u8>), answer: Direct) -> Straight {
-        Straight { memory, answer, offered: 0, out: Buffer { bytes: Vec::new(), limit: 1 << 20 } }
+        Straight { memory, answer, offered: 0, out: Buffer::new(1 << 20) }
     }
 }
 
-impl Output for Straight {
+impl Carrier for Straight {
     fn room(&self) -> usize {
         self.out.room()
     }
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        self.out.buffer()
+    fn takes(&self, length: usize) -> bool {
+        self.out.takes(length)
     }
-    fn wants_direct(&self, length: usize) -> bool {
+    fn reserve(&mut self, around: Around, length: usize) -> Room<'_> {
+        self.out.reserve(around, length)
+    }
+    fn put(&mut self, payload: &[u8]) {
+        self.out.put(payload);
+    }
+    fn frame(&mut self) -> &mut [u8] {
+        self.out.frame()
+    }
+    fn commit(&mut self) {
+        self.out.commit();
+    }
+    fn release(&mut self) {
+        self.out.release();
+    }
+    fn wants_sink(&self, length: u64) -> bool {
+        self.out.wants_sink(length)
+    }
+    fn lend_sink(&mut self, header: &[u8], sink: Segment) -> bool {
+        self.out.lend_sink(header, sink)
+    }
+    fn wants_lend(&self, length: usize) -> bool {
         length >= 64
     }
-    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+    fn lend(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
         self.offered += payload.iter().map(|segment| segment.length).sum::<u64>();
         if self.answer == Direct::Taken {
             let (base, memory) = &self.memory;
@@ -507,10 +529,10 @@ fn frames_leave_straight_from_memory_as_they_leave_by_a_copy() {
                     // The peer's memory has been written to.
                     let memory = pair.hosts[host].arena.read(base, before.len()).unwrap();
                     let mut straight_out = Straight::new((base, memory), answer);
-                    let mut copied = Buffer { bytes: Vec::new(), limit: 1 << 20 };
+                    let mut copied = Buffer::new(1 << 20);
                     let bytes = if straight {
                         pair.hosts[host].transmit(pair.now, &mut straight_out);
-                        std::mem::take(straight_out.buffer())
+                        std::mem::take(&mut straight_out.out.bytes)
                     } else {
                         pair.hosts[host].transmit(pair.now, &mut copied);
                         copied.bytes
@@ -556,7 +578,7 @@ fn a_frame_whose_pages_are_gone_fails_its_request() {
 fn an_answer_whose_pages_are_gone_fails_the_peers_read() {
     for answer in [Direct::Fault, Direct::Torn] {
         let (mut pair, [_, memory]) = with_requests(false);
-        let mut requests = Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        let mut requests = Buffer::new(1 << 20);
         pair.hosts[ACTIVE].transmit(pair.now, &mut requests);
         pair.hosts[PASSIVE].receive(pair.now, &requests.bytes);
         let mut out = Straight::new(memory, answer);

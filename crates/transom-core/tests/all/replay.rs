@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::support::{Host, HostConfig};
 use transom_core::tables::ConnectorState;
-use transom_core::{Buffer, Connection, ConnectionConfig, Flags, Operation, Sge, Status, dialect};
+use transom_core::{Connection, ConnectionConfig, Flags, Operation, Sge, Status, dialect};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::mpa::{self, Kind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::{Config, Ready, Revision, Stream, fpdu};
 use transom_memory::{ConnectionId, Rights};
 use transom_testing::captures::{Session, Unit};
+use transom_wire::Buffer;
 use transom_wire::{ReadLimits, Role, Time};
 
 const NOW: Time = Time(1);
@@ -164,7 +165,8 @@ impl<'s> Player<'s> {
             } else {
                 self.hear(unit);
             }
-            let mut out = Buffer { bytes: std::mem::take(&mut emitted), limit: usize::MAX };
+            let mut out = Buffer::new(usize::MAX);
+            out.bytes = std::mem::take(&mut emitted);
             self.host.transmit(NOW, &mut out);
             emitted = out.bytes;
             if alone {

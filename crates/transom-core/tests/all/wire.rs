@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{Host, Pair, PairConfig, Seen};
 use transom_core::{
-    Buffer, Connection, ConnectionConfig, ConnectionEvent, Dialect, EndReason, Flags, Operation,
+    Connection, ConnectionConfig, ConnectionEvent, Dialect, EndReason, Flags, Operation,
     QueuePairState, Status, dialect,
 };
 use transom_memory::ConnectionId;
 use transom_wire::{
-    Begin, Bytes, Decoded, Event, Facts, Frame, Immediate, Message, MessageId,
+    Around, Begin, Buffer, Bytes, Decoded, Event, Facts, Frame, Immediate, Message, MessageId,
     Operation as WireOperation, Payload, PeerError, ReadLimits, Refusal, RefusalClass, Role,
     SetupError, Time, Trailer, Verdicts, Violation, Wire,
 };
@@ -68,7 +68,11 @@ impl Wire for Script {
     fn next_frame(&mut self, _: Time) -> Option<Frame> {
         self.frames.pop_front() // without one, the message is under way for ever
     }
-    fn seal(&mut self, _: &Frame, _: &mut Vec<u8>, _: usize) {}
+    fn around(&mut self, _: Time, _: &Message) -> Option<Around> {
+        None
+    }
+    fn begin_whole(&mut self, _: Time, _: MessageId, _: &Message, _: &mut [u8]) {}
+    fn seal(&mut self, _: &Frame, _: &mut [u8]) {}
     fn trailer(&mut self, _: &Frame) -> Option<Trailer> {
         None
     }
@@ -124,6 +128,7 @@ const SEND: Event<'static> = Event::Send {
 /// The only frame of a message without bytes.
 fn frame(id: u64) -> Frame {
     Frame {
+        back: 0,
         header: [0; transom_wire::MAX_HEADER],
         header_length: 1,
         payload: Payload::Message { id: MessageId(id), offset: 0 },
@@ -174,7 +179,7 @@ fn v87_a_placed_write_waits_for_its_receive() {
     assert_eq!(received(&mut host), [(20, 5)]);
     assert!(!host.connection.as_ref().unwrap().wants_read(), "nothing overtakes it");
     host.post_receive(21, &[]).unwrap();
-    host.transmit(Time(2), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+    host.transmit(Time(2), &mut Buffer::new(1000));
     assert_eq!(received(&mut host), [(21, 6)]);
     assert!(host.connection.as_ref().unwrap().wants_read());
 }
@@ -185,7 +190,7 @@ fn a_request_that_has_not_left_completely_cannot_succeed() {
     let done = Event::Done { through: MessageId(7) };
     let frames = VecDeque::from([frame(0)]);
     let mut host = host(Script { decoded: Some(done), frames, ..Script::default() });
-    let mut out = Buffer { bytes: Vec::new(), limit: 1000 };
+    let mut out = Buffer::new(1000);
     host.transmit(Time(1), &mut out);
     host.post(2, Operation::Write { token: 0, address: 0 }, Flags::NONE, &[]).unwrap();
     host.transmit(Time(1), &mut out); // begun, and no frame comes
@@ -202,7 +207,7 @@ fn an_acknowledgement_ahead_of_its_message_is_forgotten() {
     let frames = VecDeque::from([frame(0)]);
     let mut host = host(Script { decoded: Some(done), frames, ..Script::default() });
     host.receive(Time(1), &[0]);
-    host.transmit(Time(2), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+    host.transmit(Time(2), &mut Buffer::new(1000));
     host.receive(Time(3), &[0]);
     assert_eq!(host.outcomes(), []);
 }
@@ -237,7 +242,7 @@ fn a_peer_blames_the_message_or_the_oldest_of_the_kind_that_it_names() {
         for (context, operation) in behind {
             host.post(context, operation, Flags::NONE, &[]).unwrap();
         }
-        host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+        host.transmit(Time(1), &mut Buffer::new(1000));
         // In order that the oldest is never of the kind in question, the first Write is over, or is
         // not.
         let is_over = blamed > 2;
@@ -268,7 +273,7 @@ fn what_a_wire_knows_comes_before_what_it_decodes() {
         owes: false,
     };
     let mut host = host(script);
-    host.transmit(Time(1), &mut Buffer { bytes: Vec::new(), limit: 1000 });
+    host.transmit(Time(1), &mut Buffer::new(1000));
     assert_eq!(host.outcomes(), []);
     shared.lock().unwrap().push_back(Event::Done { through: MessageId(0) });
     host.receive(Time(2), &[0]);
@@ -286,7 +291,7 @@ fn v67_a_peer_that_takes_no_answers_is_refused_at_last() {
         immediate: None,
     };
     let mut host = host(Script { decoded: Some(write), owes: true, ..Script::default() });
-    let mut out = Buffer { bytes: Vec::new(), limit: 1000 };
+    let mut out = Buffer::new(1000);
     let ended = |host: &Host| host.connection.as_ref().unwrap().ended();
     host.receive(Time(5), &[0]);
     host.transmit(Time(6), &mut out);

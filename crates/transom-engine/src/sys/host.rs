@@ -5,7 +5,7 @@ use transom_wire::Atomic;
 
 use super::atomic::atomic;
 use super::copy::{copy_across, copy_in, copy_out, copy_out_raw};
-use super::{Borrowed, Bytes, IoError, Region, Stream};
+use super::{Borrowed, Bytes, IoError, Stream};
 use crate::{Fault, HostMemory};
 
 /// Registered memory of this process. Crate-private on purpose: the core reaches it under a grant
@@ -50,6 +50,16 @@ impl HostMemory for Host {
         // SAFETY: for the destination see `Host`; the source is a place in a mapping of the link's,
         // which lives as long as the link makes passes.
         unsafe { copy_across(from, to, length) }.map_err(|_| Fault)
+    }
+
+    #[inline]
+    fn share(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
+        #[cfg(test)]
+        hook::run(from, length);
+        let to = std::ptr::with_exposed_provenance_mut(to as usize);
+        // SAFETY: for the source see `Host`; the destination is a place in a mapping of the link's, which
+        // `transom-process` has reserved there, and to which no reference exists.
+        unsafe { copy_out_raw(from, to, length) }.map_err(|_| Fault)
     }
 
     fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault> {
@@ -170,37 +180,6 @@ impl Host {
         }
         // SAFETY: see `Host`.
         unsafe { region.fill(offset, payload) }
-    }
-
-    /// Copy a small payload into memory of ours, all or nothing.
-    pub(crate) fn gather(&self, payload: &[Segment], into: &mut [u8]) -> Result<(), Fault> {
-        let mut used = 0;
-        for segment in payload {
-            let length = usize::try_from(segment.length).map_err(|_| Fault)?;
-            #[cfg(test)]
-            hook::run(segment.host, length);
-            let room = into.get_mut(used..).and_then(|rest| rest.get_mut(..length)).ok_or(Fault)?;
-            // SAFETY: see `Host`.
-            unsafe { copy_out(segment.host, room) }.map_err(|_| Fault)?;
-            used += length;
-        }
-        Ok(())
-    }
-
-    /// Copy the payload of a frame into a data area of a ring, all or nothing.
-    pub(crate) fn fill(
-        &self,
-        region: &Region,
-        side: usize,
-        offset: usize,
-        payload: &[Segment],
-    ) -> Result<(), Fault> {
-        #[cfg(test)]
-        for segment in payload {
-            hook::run(segment.host, usize::try_from(segment.length).unwrap_or(usize::MAX));
-        }
-        // SAFETY: see `Host`.
-        unsafe { region.fill(side, offset, payload) }
     }
 }
 

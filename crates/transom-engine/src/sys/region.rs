@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use transom_memory::Segment;
 use transom_process::Area;
 use transom_process::ring::{DATA, Shared};
 use transom_process::upgrade::MemoryFacts;
@@ -14,7 +13,6 @@ use super::Fd;
 use super::copy::copy_out_raw;
 use super::kill_point;
 use super::releases::{GivingBack, Release, is_behind, release};
-use crate::Fault;
 
 /// Where the data areas begin, one per side.
 const FRONT: usize = size_of::<Shared>().next_multiple_of(4096);
@@ -111,30 +109,6 @@ impl Region {
     /// Whether `length` bytes from `offset` on lie in a data area.
     fn holds(offset: usize, length: usize) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= DATA)
-    }
-
-    /// Copy application memory, which the caller may read now, into a data area.
-    ///
-    /// # Safety
-    /// As [`copy_out`](super::copy_out), for each segment.
-    pub(crate) unsafe fn fill(
-        &self,
-        side: usize,
-        mut offset: usize,
-        payload: &[Segment],
-    ) -> Result<(), Fault> {
-        for segment in payload {
-            let length = usize::try_from(segment.length).map_err(|_| Fault)?;
-            if !Region::holds(offset, length) {
-                return Err(Fault);
-            }
-            let to = self.address(side, offset) as usize as *mut u8;
-            // SAFETY: `length` bytes of the mapping, to which no reference exists; the source is the
-            // caller's promise.
-            unsafe { copy_out_raw(segment.host, to, length) }.map_err(|_| Fault)?;
-            offset += length;
-        }
-        Ok(())
     }
 
     /// Have the system take back the pages of a side's data area, for both sides: they are zeros when

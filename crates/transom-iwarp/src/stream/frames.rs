@@ -26,7 +26,7 @@ fn frame(first: &Header, second: &[u8], payload: Payload, length: u32, last: boo
     let ulpdu = u16::try_from(used as u64 - 2 + u64::from(length)).unwrap_or(u16::MAX);
     header[..2].copy_from_slice(&ulpdu.to_be_bytes());
     let header_length = u8::try_from(used).unwrap_or(u8::MAX);
-    Frame { header, header_length, payload, length, sealed: true, last }
+    Frame { header, header_length, payload, length, back: 0, sealed: true, last }
 }
 
 /// A frame that belongs to no message.
@@ -54,7 +54,15 @@ impl Stream {
         }
         let header_length = u8::try_from(piece).unwrap_or(u8::MAX);
         let payload = Payload::None;
-        Some(Frame { header, header_length, payload, length: 0, sealed: false, last: false })
+        Some(Frame {
+            header,
+            header_length,
+            payload,
+            length: 0,
+            back: 0,
+            sealed: false,
+            last: false,
+        })
     }
 
     pub(super) fn ready_frame(&mut self, ready: Ready) -> Frame {
@@ -74,7 +82,12 @@ impl Stream {
         self.read_frame(asker, request, Payload::None)
     }
 
-    fn read_frame(&mut self, asker: Asker, request: ReadRequest, payload: Payload) -> Frame {
+    pub(super) fn read_frame(
+        &mut self,
+        asker: Asker,
+        request: ReadRequest,
+        payload: Payload,
+    ) -> Frame {
         let out = &mut self.outbound;
         let number = out.read_number;
         out.read_number = number.wrapping_add(1);
@@ -85,7 +98,13 @@ impl Stream {
         frame(&header, &request.to_bytes(), payload, 0, last)
     }
 
-    fn atomic_frame(&mut self, id: MessageId, stag: u32, offset: u64, change: Atomic) -> Frame {
+    pub(super) fn atomic_frame(
+        &mut self,
+        id: MessageId,
+        stag: u32,
+        offset: u64,
+        change: Atomic,
+    ) -> Frame {
         let out = &mut self.outbound;
         let number = out.read_number;
         out.read_number = number.wrapping_add(1);

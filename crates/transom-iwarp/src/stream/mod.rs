@@ -11,8 +11,9 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId, Operation,
-    Phase, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Around, Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId,
+    Operation, Phase, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation,
+    Wire,
 };
 
 use crate::fpdu::{self, Markers};
@@ -310,31 +311,37 @@ impl Wire for Stream {
     }
 
     fn next_frame(&mut self, now: Time) -> Option<Frame> {
-        self.choose_frame(now)
+        let mut frame = self.choose_frame(now)?;
+        if frame.sealed {
+            let filled = usize::from(frame.header_length) + frame.length as usize;
+            let behind = match &self.markers {
+                Some(markers) => markers.behind(filled),
+                None => fpdu::behind(filled - fpdu::LENGTH),
+            };
+            frame.back = u16::try_from(behind).unwrap_or(u16::MAX);
+        }
+        Some(frame)
     }
 
-    fn is_free(&mut self, now: Time) -> bool {
-        self.is_free_for_whole(now)
+    fn around(&mut self, now: Time, message: &Message) -> Option<Around> {
+        self.around_message(now, message)
     }
 
-    fn append_whole(
-        &mut self,
-        now: Time,
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
-        self.append_message(now, id, message, payload, out)
+    fn begin_whole(&mut self, _: Time, id: MessageId, message: &Message, frame: &mut [u8]) {
+        self.begin_whole_message(id, message, frame);
     }
 
-    fn seal(&mut self, frame: &Frame, out: &mut Vec<u8>, start: usize) {
+    fn seal(&mut self, frame: &Frame, bytes: &mut [u8]) {
         if !frame.sealed {
             return;
         }
+        let filled = bytes.len().saturating_sub(usize::from(frame.back));
         match &mut self.markers {
-            Some(markers) => markers.seal(out, start, self.agreed.checksum),
-            None => fpdu::seal(out, start, self.agreed.checksum),
+            Some(markers) => markers.seal(bytes, filled, self.agreed.checksum),
+            None => {
+                bytes.get_mut(filled..).unwrap_or_default().fill(0);
+                fpdu::close(bytes, self.agreed.checksum);
+            }
         }
     }
 

@@ -5,13 +5,14 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Begin, Frame, Message, MessageId, Role, Time, Verdicts, Waiting};
+use transom_wire::{Around, Begin, Frame, Message, MessageId, Role, Time, Verdicts, Waiting};
 
 use super::Stream;
 use super::frames::control;
-use crate::ddp::Target;
+use crate::ddp::{TAGGED, Target, UNTAGGED};
 use crate::faults::Fault;
-use crate::rdmap::{Opcode, ReadRequest, SEND_QUEUE, segment};
+use crate::rdmap::{Opcode, READ_REQUEST, ReadRequest, SEND_QUEUE, segment};
+use crate::rfc7306::ATOMIC_REQUEST;
 use crate::{Ready, fpdu};
 
 /// Settled messages that are remembered, so that a late Terminate can be mapped to one.
@@ -203,16 +204,11 @@ impl Stream {
                 return Begin::Wait(Waiting::Receive { limit, refused });
             }
             Message::Read { .. } | Message::Atomic { .. } => {
-                let out = &mut self.outbound;
-                // A verdict has waited longer: the next free slot is its.
-                // So has a ready-to-receive frame that is a read.
-                let waiting = [out.lacks_verdict(), out.ready == Some(Ready::Read)];
-                let taken = out.under_way() + waiting.map(u32::from).iter().sum::<u32>();
-                if taken >= self.agreed.ord || out.program_reads >= self.agreed.limits.outbound {
-                    out.waits_for_read = true;
+                if !self.has_read_slot() {
+                    self.outbound.waits_for_read = true;
                     return Begin::Wait(Waiting::ReadSlot);
                 }
-                out.program_reads += 1;
+                self.outbound.program_reads += 1;
             }
             _ => {}
         }
@@ -305,6 +301,7 @@ impl Stream {
     #[inline]
     pub(super) fn is_free_for_whole(&mut self, now: Time) -> bool {
         let waits = self.outbound.is_busy()
+            || self.outbound.target_due.is_some()
             || !self.inbound.answers.is_empty()
             || self.last_words.is_some()
             || !self.start_up.0.is_empty();
@@ -312,48 +309,78 @@ impl Stream {
         !waits && !plain && self.may_send(now)
     }
 
-    /// A message of one frame to a Transom, which is begun and whose frame is appended, if nothing goes
-    /// before it but an acknowledgement.
-    pub(super) fn append_message(
-        &mut self,
-        now: Time,
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
+    /// The bytes around the payload of a message of one frame to a Transom, if it may begin now: an
+    /// acknowledgement that is owed is among those before it.
+    pub(super) fn around_message(&mut self, now: Time, message: &Message) -> Option<Around> {
+        let header = match message {
+            Message::Write { immediate: None, length, .. } if *length > 0 => TAGGED,
+            Message::Send { immediate: None, .. } if self.acks.credit() > 0 => UNTAGGED,
+            Message::Read { .. } if self.has_read_slot() => UNTAGGED + READ_REQUEST,
+            Message::Atomic { .. } if self.has_read_slot() && self.is_extended() == Some(true) => {
+                UNTAGGED + ATOMIC_REQUEST
+            }
+            _ => return None,
+        };
+        let ulpdu = header + message.payload() as usize;
+        if ulpdu > self.ulpdu || !self.is_free_for_whole(now) {
+            return None;
+        }
+        let before = if self.acks.is_owed() { fpdu::size(UNTAGGED) } else { 0 };
+        Some(Around { front: before + fpdu::LENGTH + header, back: fpdu::behind(ulpdu) })
+    }
+
+    /// Begin a message of one frame, and fill in what is around its payload.
+    pub(super) fn begin_whole_message(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
+        let checksum = self.agreed.checksum;
+        let before = if self.acks.is_owed() { fpdu::size(UNTAGGED) } else { 0 };
+        let (before, own) = to.split_at_mut(before.min(to.len()));
+        if !before.is_empty() {
+            fpdu::surround(before, self.acks.take().header().as_ref(), 0, checksum);
+        }
         let number = self.outbound.send_number;
         let (target, opcode, what, verdict) = match *message {
-            Message::Write { token, address, length, verdict, immediate: None } if length > 0 => {
+            Message::Write { token, address, length, verdict, .. } => {
                 let target = Target::Tagged { stag: token, offset: address };
                 (target, Opcode::Write, What::Write { token, address, length }, verdict)
             }
-            Message::Send { solicited, invalidate, immediate: None, .. } => {
+            Message::Send { solicited, invalidate, .. } => {
+                self.acks.pacer().spend();
+                self.outbound.send_number = number.wrapping_add(1);
                 let ulp = invalidate.unwrap_or(0);
                 let target = Target::Untagged { ulp, queue: SEND_QUEUE, number, offset: 0 };
-                let opcode = Opcode::send(solicited, invalidate.is_some());
-                (target, opcode, What::Send { number }, false)
+                (
+                    target,
+                    Opcode::send(solicited, invalidate.is_some()),
+                    What::Send { number },
+                    false,
+                )
             }
-            _ => return false,
+            Message::Read { .. } | Message::Atomic { .. } => {
+                self.outbound.program_reads += 1;
+                let (sent, announced, accompanied) = (0, false, false);
+                let current = Current { id, message: *message, sent, announced, accompanied };
+                self.outbound.current = Some(current);
+                if let Some(frame) = self.message_frame() {
+                    let header = frame.header().get(fpdu::LENGTH..).unwrap_or_default();
+                    fpdu::surround(own, header, 0, checksum);
+                }
+                return;
+            }
         };
-        let sends = opcode != Opcode::Write;
         let header = segment(opcode, true, target).header();
-        let fits = payload.len() <= self.ulpdu - header.as_ref().len();
-        if !fits || !self.is_free_for_whole(now) || sends && self.acks.credit() == 0 {
-            return false;
-        }
-        if sends {
-            self.acks.pacer().spend();
-            self.outbound.send_number = number.wrapping_add(1);
-        }
-        let checksum = self.agreed.checksum;
-        if self.acks.is_owed() {
-            fpdu::append(out, &self.acks.take().header(), &[], checksum);
-        }
-        fpdu::append(out, &header, payload, checksum);
+        fpdu::surround(own, header.as_ref(), message.payload() as usize, checksum);
         self.outbound.answered = false;
         self.gone_out(id, what, verdict);
-        true
+    }
+
+    /// Whether another Read or atomic may be under way.
+    fn has_read_slot(&self) -> bool {
+        let out = &self.outbound;
+        // A verdict has waited longer: the next free slot is its.
+        // So has a ready-to-receive frame that is a read.
+        let waiting = [out.lacks_verdict(), out.ready == Some(Ready::Read)];
+        let taken = out.under_way() + waiting.map(u32::from).iter().sum::<u32>();
+        taken < self.agreed.ord && out.program_reads < self.agreed.limits.outbound
     }
 
     // ---- outcome ------------------------------------------------------------------------------

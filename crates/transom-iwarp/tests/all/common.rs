@@ -344,7 +344,10 @@ impl Side {
             Some(trailer) => {
                 self.out.extend_from_slice(&trailer.bytes[..usize::from(trailer.length)]);
             }
-            None => self.wire.seal(&frame, &mut self.out, start),
+            None => {
+                self.out.resize(self.out.len() + usize::from(frame.back), 0);
+                self.wire.seal(&frame, &mut self.out[start..])
+            }
         }
         while let Some(event) = self.wire.poll_event() {
             self.take(event);

@@ -187,7 +187,8 @@ impl<'s> Player<'s> {
                 assert_eq!(payload.len(), frame.length as usize, "{}", self.session.name);
                 out.extend_from_slice(payload);
             }
-            self.stream.seal(&frame, &mut out, 0);
+            out.resize(out.len() + usize::from(frame.back), 0);
+            self.stream.seal(&frame, &mut out);
             if frame.sealed {
                 break;
             }

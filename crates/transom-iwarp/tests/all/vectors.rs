@@ -47,13 +47,20 @@ fn crc32c_values_of_iw_16_1() {
     assert_eq!(fpdu::crc(&falling), [0x5c, 0xdb, 0x3f, 0x11]);
 }
 
+/// Close an FPDU, with its checksum.
+fn close(markers: &mut Markers, fpdu: &mut Vec<u8>) {
+    let filled = fpdu.len();
+    fpdu.resize(filled + markers.behind(filled), 0);
+    markers.seal(fpdu, filled, true);
+}
+
 #[test]
 fn figures_5_and_6_of_rfc_5044() {
     // Figure 5: a marker, then a Send of 24 zero bytes with message number 1.
     let mut markers = Markers::default();
     let mut out = hex("002a 4143 00000000 00000000 00000001 00000000");
     out.extend_from_slice(&[0; 24]);
-    markers.seal(&mut out, 0, true);
+    close(&mut markers, &mut out);
     assert_eq!(out.len(), 4 + 44 + 4);
     assert_eq!(out[..4], [0; 4]);
     assert_eq!(out[48..], [0x52, 0x23, 0x99, 0x83]);
@@ -69,9 +76,9 @@ fn figures_5_and_6_of_rfc_5044() {
     // Reach stream position 492: 512 - 20.
     let mut four = Markers::default();
     let mut pad = vec![0; 484];
-    four.seal(&mut pad, 0, true);
+    close(&mut four, &mut pad);
     assert_eq!(pad.len(), 492);
-    four.seal(&mut out, 0, true);
+    close(&mut four, &mut out);
     assert_eq!(out[20..24], [0, 0, 0, 0x14]);
     assert_eq!(out[out.len() - 4..], [0x84, 0x92, 0x58, 0x98]);
 }

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Blame, Bytes, Decoded, Event, Immediate, Operation, PeerError, ReadSlot, Refusal, RefusalClass,
-    Time, Violation,
+    Blame, Bytes, Decoded, Event, Immediate, MessageId, Operation, PeerError, ReadSlot, Refusal,
+    RefusalClass, Time, Violation,
 };
 
 use super::Channel;
@@ -173,6 +173,7 @@ impl Channel {
 
     /// A Write that is one record, as most are: what passes here passes [`Channel::on_record`] with the same
     /// outcome. Behind its payload there may be more.
+    #[inline(always)]
     pub(super) fn on_whole_write<'b>(&mut self, bytes: &'b [u8]) -> Option<Decoded<'b>> {
         let (header, rest) = bytes.split_first_chunk()?;
         let [first, ack, address, last] = record::words_of(header);
@@ -197,16 +198,23 @@ impl Channel {
         self.inbound.taken += 1;
         self.inbound.held = Some(length);
         self.cut = false;
-        let event = Event::Write { token, address, payload, last: true, immediate: None };
-        Some(self.with_news(Decoded::of(HEADER + behind, Some(event))))
+        let event = Some(Event::Write { token, address, payload, last: true, immediate: None });
+        let (done, news) = self.take_news();
+        Some(Decoded { consumed: HEADER + behind, done, news, event })
     }
 
     /// A decoded record, and with it the acknowledgements that have become known.
     #[inline(always)]
     pub(super) fn with_news<'b>(&mut self, decoded: Decoded<'b>) -> Decoded<'b> {
-        let pending = &mut self.pending;
-        let (done, news) = (pending.done.take(), pending.resume || pending.credit_wanted);
+        let (done, news) = self.take_news();
         Decoded { done, news, ..decoded }
+    }
+
+    /// The news of messages of this side's, and whether there are other events.
+    #[inline(always)]
+    fn take_news(&mut self) -> (Option<MessageId>, bool) {
+        let pending = &mut self.pending;
+        (pending.done.take(), pending.resume || pending.credit_wanted)
     }
 
     #[inline(always)]

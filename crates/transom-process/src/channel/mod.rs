@@ -6,9 +6,9 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId, Operation,
-    Phase, ReadLimits, Refusal, RefusalClass, Role, SMALL_HEADER, SetupError, Time, Trailer,
-    Verdicts, Violation, Wire,
+    Around, Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId,
+    Operation, Phase, ReadLimits, Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts,
+    Violation, Wire,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -70,6 +70,17 @@ impl Channel {
         Patience { delay: config.ack_delay, records: config.ack_limit, bytes: ACK_BYTES }
     }
 
+    /// A record that is no Write by itself.
+    #[inline(never)]
+    fn decode_other<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        if self.handshake.phase() == Phase::Closing {
+            return Ok(self.with_news(Decoded::of(bytes.len(), None)));
+        }
+        let decoded = self.on_record(now, bytes)?;
+        self.cut = decoded.consumed == 0 && !bytes.is_empty();
+        Ok(self.with_news(decoded))
+    }
+
     /// The acknowledgement that the next record carries.
     fn ack_word(&mut self) -> u64 {
         self.ledger.word(self.inbound.executed())
@@ -105,12 +116,7 @@ impl Wire for Channel {
         if let Some(decoded) = self.on_whole_write(bytes) {
             return Ok(decoded);
         }
-        if self.handshake.phase() == Phase::Closing {
-            return Ok(self.with_news(Decoded::of(bytes.len(), None)));
-        }
-        let decoded = self.on_record(now, bytes)?;
-        self.cut = decoded.consumed == 0 && !bytes.is_empty();
-        Ok(self.with_news(decoded))
+        self.decode_other(now, bytes)
     }
 
     fn executed(&mut self, now: Time) {
@@ -164,15 +170,16 @@ impl Wire for Channel {
         self.choose_frame()
     }
 
-    fn is_free(&mut self, _: Time) -> bool {
-        Channel::is_free(self)
+    #[inline]
+    fn around(&mut self, _: Time, message: &Message) -> Option<Around> {
+        self.around_message(message)
     }
 
-    fn whole(&mut self, _: Time, id: MessageId, message: &Message) -> Option<[u8; SMALL_HEADER]> {
-        self.whole_message(id, message)
+    fn begin_whole(&mut self, _: Time, id: MessageId, message: &Message, frame: &mut [u8]) {
+        self.begin_whole_message(id, message, frame);
     }
 
-    fn seal(&mut self, _frame: &Frame, _out: &mut Vec<u8>, _start: usize) {}
+    fn seal(&mut self, _frame: &Frame, _bytes: &mut [u8]) {}
 
     fn trailer(&mut self, _frame: &Frame) -> Option<Trailer> {
         Some(Trailer { bytes: [0; 8], length: 0 })

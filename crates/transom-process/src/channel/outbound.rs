@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Atomic, Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal, Waiting,
+    Around, Atomic, Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal,
+    Waiting,
 };
 
 use super::Channel;
@@ -117,7 +118,7 @@ fn frame(header: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
         room.copy_from_slice(header);
     }
     let header_length = u8::try_from(used).unwrap_or(0);
-    Frame { header: room, header_length, payload, length, sealed: false, last }
+    Frame { header: room, header_length, payload, length, back: 0, sealed: false, last }
 }
 
 /// The flags and the address of a Send.
@@ -142,12 +143,9 @@ impl Channel {
                 let refused = self.ledger.is_refused();
                 return Begin::Wait(Waiting::Receive { limit, refused });
             }
-            Message::Read { .. } | Message::Atomic { .. } => {
-                let under_way = u32::try_from(self.outbound.reads.len()).unwrap_or(u32::MAX);
-                if under_way >= self.limits.outbound {
-                    self.outbound.waits_for_read = true;
-                    return Begin::Wait(Waiting::ReadSlot);
-                }
+            Message::Read { .. } | Message::Atomic { .. } if !self.has_read_slot() => {
+                self.outbound.waits_for_read = true;
+                return Begin::Wait(Waiting::ReadSlot);
             }
             _ => {}
         }
@@ -168,40 +166,89 @@ impl Channel {
     #[inline]
     pub(super) fn is_free(&self) -> bool {
         let waits = self.outbound.current.is_some()
+            || self.outbound.target_due.is_some()
             || self.outbound.has_words()
             || !self.inbound.answers.is_empty();
         !waits && self.handshake.is_open()
     }
 
-    /// A message of one record, if nothing goes before it: begun, and sent.
-    pub(super) fn whole_message(
-        &mut self,
-        id: MessageId,
-        message: &Message,
-    ) -> Option<[u8; HEADER]> {
-        let (header, spends) = match *message {
-            Message::Write { token, address, length, immediate: None, .. } => {
-                (Header { token, address, length, ..Header::new(Kind::Write) }, false)
-            }
-            Message::Send { length, solicited, invalidate, immediate: None } => {
-                let (flags, address) = send_fields(solicited, invalidate);
-                (Header { flags, address, length, ..Header::new(Kind::Send) }, true)
+    /// The bytes around the payload of a message of one record, if it may begin now.
+    #[inline]
+    pub(super) fn around_message(&self, message: &Message) -> Option<Around> {
+        let front = match message {
+            Message::Write { immediate: None, .. } => HEADER,
+            Message::Send { immediate: None, .. } if self.ledger.credit() > 0 => HEADER,
+            Message::Read { .. } if self.has_read_slot() => HEADER,
+            Message::Atomic { .. } if self.extended && self.has_read_slot() => {
+                HEADER + record::OPERANDS
             }
             _ => return None,
         };
-        let fits = header.length as usize <= LARGEST_PAYLOAD;
-        if !self.is_free() || !fits || spends && self.ledger.credit() == 0 {
-            return None;
+        let fits = message.payload() as usize <= LARGEST_PAYLOAD;
+        (fits && self.is_free()).then_some(Around { front, back: 0 })
+    }
+
+    /// Begin a message of one record, and write its header.
+    #[inline]
+    pub(super) fn begin_whole_message(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
+        let record = self.outbound.records;
+        if let Message::Write { token, address, length, .. } = *message {
+            // As most are, and all of them have the same flags.
+            let last = u64::from(token) | u64::from(length) << 32;
+            let words = [record::WHOLE_WRITE << 32, self.ack_word(), address, last];
+            self.outbound.sent.push_back(Sent { id, first: record, end: record + 1 });
+            self.outbound.records = record + 1;
+            self.outbound.answered = false;
+            if let Some(room) = to.first_chunk_mut::<HEADER>() {
+                *room = record::to_bytes(words);
+            }
+            return;
         }
-        if spends {
-            self.ledger.spend();
-        }
-        let (flags, ack) = (header.flags | record::LAST, self.ack_word());
-        let first = self.outbound.records;
+        self.begin_whole_other(id, message, to);
+    }
+
+    #[inline(never)]
+    fn begin_whole_other(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
+        let record = self.outbound.records;
+        let header = match *message {
+            Message::Write { .. } => return,
+            Message::Send { length, solicited, invalidate, .. } => {
+                self.ledger.spend();
+                let (flags, address) = send_fields(solicited, invalidate);
+                Header { flags, address, length, ..Header::new(Kind::Send) }
+            }
+            Message::Read { token, address, length, .. } => {
+                let awaits = Awaits::Bytes { length, received: 0 };
+                self.outbound.reads.push_back(Reading { id, record, awaits });
+                Header { token, address, length, ..Header::new(Kind::Read) }
+            }
+            Message::Atomic { token, address, operation } => {
+                self.outbound.reads.push_back(Reading { id, record, awaits: Awaits::Word });
+                let (detail, operands) = record::operands(operation);
+                if let Some(room) = to.get_mut(HEADER..HEADER + record::OPERANDS) {
+                    room.copy_from_slice(&operands);
+                }
+                let length = record::OPERANDS as u32;
+                Header { detail, token, address, length, ..Header::new(Kind::Atomic) }
+            }
+        };
+        // The operands of an atomic are no part of what ends with its record.
+        let last = if header.kind == Kind::Atomic { 0 } else { record::LAST };
+        let (flags, ack) = (header.flags | last, self.ack_word());
         self.outbound.records += 1;
         self.outbound.answered = false;
-        self.outbound.sent.push_back(Sent { id, first, end: first + 1 });
-        Some(record::to_bytes(Header { flags, ack, ..header }.words()))
+        if header.kind == Kind::Send {
+            self.outbound.sent.push_back(Sent { id, first: record, end: record + 1 });
+        }
+        if let Some(room) = to.first_chunk_mut::<HEADER>() {
+            *room = record::to_bytes(Header { flags, ack, ..header }.words());
+        }
+    }
+
+    /// Whether another Read or atomic may be under way.
+    fn has_read_slot(&self) -> bool {
+        let under_way = u32::try_from(self.outbound.reads.len()).unwrap_or(u32::MAX);
+        under_way < self.limits.outbound
     }
 
     pub(super) fn choose_frame(&mut self) -> Option<Frame> {
@@ -385,4 +432,3 @@ impl Channel {
 
 // Every record but those that carry text fits one header.
 const _: () = assert!(HEADER <= MAX_HEADER);
-const _: () = assert!(HEADER == transom_wire::SMALL_HEADER);

@@ -146,118 +146,6 @@ fn frames_leave_the_buffer_whole_and_in_order() {
     assert!(peer.read().is_none());
 }
 
-/// A payload that is copied from where it lies: as long as its header says, or nothing happens.
-#[test]
-fn a_direct_write_is_whole_or_has_not_happened() {
-    let copied = |into: &mut [u8], length: usize| into[..length].copy_from_slice(&pattern(length));
-    for length in [0, 8, INLINE, INLINE + 1, LARGEST_PAYLOAD] {
-        let header = record::to_bytes(write(7, 0x1000, length, LAST).words());
-        // As long as the header says.
-        let (mut end, mut peer, memory) = ends(4);
-        let mut write = |header: &[u8], total: usize, fails: bool| {
-            end.write_direct(
-                header,
-                total as u64,
-                |into| {
-                    copied(into, length);
-                    if fails { Err(()) } else { Ok(()) }
-                },
-                |area, side, offset| {
-                    area.fill_bytes(side, offset, &pattern(length));
-                    if fails { Err(()) } else { Ok(()) }
-                },
-            )
-        };
-        assert_eq!(write(&header, length + 1, false), Ok(false));
-        assert_eq!(write(&header[..HEADER - 1], length, false), Ok(false));
-        assert_eq!(write(&header, length, true), Err(()));
-        assert!(!peer.has_news(), "{length}");
-        assert_eq!(write(&header, length, false), Ok(true));
-        let record = peer.read().unwrap().unwrap();
-        assert_eq!(record.header, super::write(7, 0x1000, length, LAST));
-        let mut room = [0; INLINE];
-        match record.body {
-            Found::At(offset) => {
-                assert_eq!(offset, 0, "what failed has taken no place");
-                assert_eq!(memory.at(0, common::BASE, length), pattern(length));
-            }
-            Found::Inline(words) => {
-                copied(&mut room, length);
-                assert_eq!(record::to_bytes(words), room);
-            }
-            Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
-        }
-        assert_eq!(end.producer().free_slots(), 3);
-    }
-    // No slot is free.
-    let (mut end, peer, _) = ends(1);
-    end.write_small(&record::to_bytes(write(7, 0, 8, LAST).words()), &pattern(8));
-    assert!(!end.takes(0, 0));
-    let header = record::to_bytes(write(7, 0, 8, LAST).words());
-    let nothing = |_: &Plain, _, _| -> Result<(), ()> { panic!("there is no room") };
-    assert_eq!(end.write_direct(&header, 8, |_| panic!("there is no room"), nothing), Ok(false));
-    assert!(peer.has_news());
-}
-
-/// A small frame goes when nothing waits before it and a slot is free.
-#[test]
-fn small_frames_do_not_overtake_what_waits() {
-    let (mut end, mut peer, _) = ends(2);
-    assert!(end.takes(INLINE, 0) && !end.takes(INLINE, 1));
-    for (number, length) in [(0, 0), (1, INLINE)] {
-        assert!(end.takes(length, 0));
-        let header = write(7, number, length, LAST);
-        end.write_small(&record::to_bytes(header.words()), &pattern(length));
-        let mut read = [9; SMALL];
-        let mut elsewhere = 0;
-        assert_eq!((peer.read_small(&mut read, &mut elsewhere), elsewhere), (Ok(Next::Record), 0));
-        assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(header));
-        assert_eq!(read[HEADER..HEADER + length], pattern(length));
-    }
-    assert!(!end.takes(0, 0));
-}
-
-/// A frame that does not fit a slot goes when nothing waits before it and its payload has room; it comes
-/// out as the wire wants it. One whose payload is gone, or that has no header, changes nothing.
-#[test]
-fn a_large_frame_is_read_with_the_place_of_its_payload() {
-    for length in [INLINE + 1, LARGEST_PAYLOAD] {
-        let (mut end, mut peer, memory) = ends(2);
-        assert!(end.takes(length, 0) && !end.takes(length, 1));
-        let header = write(7, 5, length, LAST);
-        let made = || Some(record::to_bytes(header.words()));
-        let fill = |area: &Plain, side, offset| -> Result<(), ()> {
-            area.fill_bytes(side, offset, &pattern(length));
-            Ok(())
-        };
-        let gone = |_: &Plain, _, _| Err(());
-        assert_eq!(end.write_large(length, gone, || panic!("no header before its bytes")), Err(()));
-        assert_eq!(end.write_large(length, fill, || None), Ok(false));
-        assert!(!peer.has_news());
-        assert_eq!(end.write_large(length, fill, made), Ok(true));
-        let (mut read, mut elsewhere) = ([9; SMALL], 3);
-        assert_eq!(peer.read_small(&mut read, &mut elsewhere), Ok(Next::Record));
-        assert_eq!(elsewhere, 3 + length);
-        let flagged = Header { flags: LAST | record::ELSEWHERE, ..header };
-        assert_eq!(record::to_words(&read).and_then(Header::from_words), Some(flagged));
-        let address = u64::from_ne_bytes(*read[HEADER..].first_chunk().unwrap());
-        assert_eq!(memory.at(end.mine(), address, length), pattern(length));
-    }
-    // Neither a slot nor a place, nor more than a record holds.
-    let nothing = |_: &Plain, _, _| -> Result<(), ()> { panic!("there is no room") };
-    let (mut end, _, _) = ends(SLOTS);
-    for length in [INLINE, LARGEST_PAYLOAD + 1] {
-        assert_eq!(end.write_large(length, nothing, || None), Ok(false));
-    }
-    assert!(end.takes(INLINE, 0) && !end.takes(LARGEST_PAYLOAD + 1, 0));
-    (0..8).for_each(|_| publish(&mut end, write(7, 0, LARGEST_PAYLOAD, LAST)));
-    assert_eq!((end.takes(INLINE, 0), end.takes(INLINE + 1, 0)), (true, false));
-    assert_eq!(end.write_large(INLINE + 1, nothing, || None), Ok(false));
-    let (mut end, _, _) = ends(1);
-    publish(&mut end, write(7, 0, 8, LAST));
-    assert_eq!(end.write_large(INLINE + 1, nothing, || None), Ok(false));
-}
-
 /// Room for a frame of any size, behind what waits: each header that waits takes a slot.
 #[test]
 fn room_counts_what_waits() {
@@ -332,18 +220,15 @@ fn a_peer_that_reads_nothing_is_noticed() {
 fn a_sleeper_is_woken_for_each_thing_that_is_written() {
     let header = record::to_bytes(write(7, 0, 8, LAST).words());
     type Write = fn(&mut Duplex<Plain>, &[u8; HEADER]) -> Option<u64>;
-    let ways: [Write; 4] = [
-        |end, header| {
-            end.write_small(header, &pattern(8));
-            None
-        },
+    let ways: [Write; 3] = [
         |end, _| {
             publish(end, write(7, 0, 100, LAST));
             None
         },
         |end, header| {
-            let fill = |_: &Plain, _, _| Ok::<_, ()>(());
-            assert_eq!(end.write_direct(header, 8, |_| Ok(()), fill), Ok(true));
+            let mut record = [0; SMALL];
+            record[..HEADER].copy_from_slice(header);
+            assert!(end.write_record(&record, 0));
             None
         },
         |_, _| Some(1 << 32),

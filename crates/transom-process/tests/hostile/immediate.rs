@@ -121,7 +121,7 @@ fn ours_goes_in_front_of_its_message_and_nothing_comes_between() {
     let mut side = open();
     side.beside(4 << 32 | 1);
     side.taken();
-    let small = side.wire.whole(side.now, MessageId(0), &with(8, false));
+    let small = whole(&mut side, 0, &with(8, false));
     assert_eq!(small, None, "it is not one record");
     assert_eq!(side.begin(with(100_000, true)), Begin::Started);
     let frame = side.wire.next_frame(side.now).unwrap();

@@ -84,48 +84,66 @@ fn a_long_write_is_announced_once_and_goes_on_where_it_was() {
     assert_eq!(kinds(&mut side), [(Kind::Write, true)]);
 }
 
+/// A Read and an atomic are one record each, as they are when they begin and leave step by step; of both no
+/// more are under way than agreed.
+#[test]
+fn fetches_of_one_record_are_those_of_any_other_way() {
+    let operation = Atomic::FetchAdd { add: 1 };
+    let atomic = Message::Atomic { token: 7, address: 0x1000, operation };
+    for message in [our_read(8), atomic] {
+        let mut stepwise = open();
+        assert_eq!(stepwise.begin(message), Begin::Started);
+        let expected = stepwise.wire.next_frame(stepwise.now).unwrap();
+        let mut side = open();
+        let around = side.wire.around(side.now, &message).unwrap();
+        let mut bytes = vec![0; around.front];
+        side.wire.begin_whole(side.now, MessageId(0), &message, &mut bytes);
+        assert_eq!((&bytes[..], around.back), (expected.header(), 0));
+        let mut begun = 1;
+        while side.wire.around(side.now, &message).is_some() {
+            side.wire.begin_whole(side.now, MessageId(begun), &message, &mut bytes);
+            begun += 1;
+        }
+        assert_eq!(begun, u64::from(LIMITS.outbound));
+    }
+}
+
 /// A small Write has a way of its own when nothing goes before it.
 #[test]
 fn a_small_write_overtakes_nothing() {
-    let whole = |side: &mut Side, length| {
-        let free = side.wire.is_free(side.now);
-        let done = side.wire.whole(side.now, MessageId(50), &our_write(length)).is_some();
-        assert!(free || !done, "nothing goes before it");
-        assert_eq!(done, free && length as usize <= LARGEST_PAYLOAD);
-        done
-    };
+    let writes = |side: &mut Side, length| whole(side, 50, &our_write(length)).is_some();
     let mut side = open();
     let largest = LARGEST_PAYLOAD as u32;
-    assert!(whole(&mut side, largest) && !whole(&mut side, largest + 1));
+    assert!(writes(&mut side, largest) && !writes(&mut side, largest + 1));
     // An answer that is owed, a message under way, other kinds of messages.
     let mut side = open();
     side.record(read(7, 0x1000, 8));
-    assert!(!whole(&mut side, 8));
+    assert!(!writes(&mut side, 8));
     side.said();
-    assert!(whole(&mut side, 8));
+    assert!(writes(&mut side, 8));
     let mut side = open();
     assert_eq!(side.begin(our_write(8)), Begin::Started);
-    assert!(!whole(&mut side, 8));
-    for message in [SEND, our_read(8)] {
-        assert_eq!(open().wire.whole(side.now, MessageId(0), &message), None);
-    }
+    assert!(!writes(&mut side, 8));
+    assert_eq!(whole(&mut open(), 0, &SEND), None, "there is no receive for it");
     // The last record of start-up.
     let mut side = active();
     side.record(limits(Kind::Reply, LIMITS));
     side.wire.confirm(side.now).unwrap();
-    assert!(!whole(&mut side, 8));
+    assert!(!writes(&mut side, 8));
     assert_eq!(kinds(&mut side), [(Kind::Ready, false)]);
-    assert!(whole(&mut side, 8));
+    assert!(writes(&mut side, 8));
 }
 
 /// The record is counted, and completes, as any other does.
 #[test]
 fn a_small_write_is_a_record_like_any_other() {
     let mut side = open();
-    let header = side.wire.whole(side.now, MessageId(5), &our_write(8)).unwrap();
+    let header = whole(&mut side, 5, &our_write(8)).unwrap();
     let expected = Header { ack: 2, ..write(7, 0x1000, 8, LAST) };
     assert_eq!(Header::from_words(record::words_of(&header)), Some(expected));
-    side.duplex.write_small(&header, &pattern(8));
+    side.out.extend_from_slice(&header);
+    side.out.extend_from_slice(&pattern(8));
+    side.transmit();
     side.beside(1);
     assert_eq!(side.taken(), [], "the Reply");
     side.beside(2);
@@ -144,7 +162,7 @@ fn a_small_send_needs_a_receive() {
             invalidate,
             immediate: None,
         });
-    assert_eq!(side.wire.whole(side.now, MessageId(0), &SEND), None);
+    assert_eq!(whole(&mut side, 0, &SEND), None);
     side.beside(3 << 32);
     side.taken();
     let plain = Header { flags: LAST, length, ..Header::new(Kind::Send) };
@@ -156,10 +174,10 @@ fn a_small_send_needs_a_receive() {
     .into_iter()
     .enumerate()
     {
-        let header = side.wire.whole(side.now, MessageId(number as u64), &message).unwrap();
+        let header = whole(&mut side, number as u64, &message).unwrap();
         let header = Header::from_words(record::words_of(&header)).unwrap();
         assert_eq!(Header { ack: 0, ..header }, expected);
     }
     assert_eq!(side.wire.credit(), Some(0));
-    assert_eq!(side.wire.whole(side.now, MessageId(3), &SEND), None, "three were granted");
+    assert_eq!(whole(&mut side, 3, &SEND), None, "three were granted");
 }

@@ -205,7 +205,7 @@ fn messages_wait_for_the_end_of_start_up() {
     for phase in phases {
         let mut side = phase();
         assert_eq!(side.begin(our_write(8)), Begin::Wait(Waiting::Start));
-        assert_eq!(side.wire.whole(side.now, MessageId(0), &our_write(8)), None);
+        assert_eq!(whole(&mut side, 0, &our_write(8)), None);
         side.wire.receives_posted(side.now, 3, false);
         side.wire.flush(side.now);
         assert_eq!(side.wire.acknowledgement(side.now), None);

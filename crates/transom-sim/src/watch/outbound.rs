@@ -220,14 +220,19 @@ impl Watch {
             filling.ahead = false;
             stream.frame = Some(filling);
             watch.frame_done(stream);
-            watch.counters.hit("whole write sent at once");
+            watch.counters.hit("whole message sent at once");
         });
     }
 
-    /// The bytes of a whole Write are handed to the link.
-    pub fn whole_out(&mut self, payload: &[u8]) {
+    /// A record is complete, and carries this payload.
+    pub fn carried(&mut self, payload: &[u8]) {
         self.with(|watch, _, stream| {
-            if stream.flight.back().is_none_or(|sealed| sealed.bytes != payload) {
+            // Of a message that began with its one frame, or of the frame that was asked for last.
+            let read = match &stream.frame {
+                Some(filling) => Some(&filling.bytes),
+                None => stream.flight.back().map(|sealed| &sealed.bytes),
+            };
+            if read.is_none_or(|bytes| bytes != payload) {
                 watch.fail("a frame carries other bytes than were read for it (rule 3)");
             }
         });
@@ -238,15 +243,20 @@ impl Watch {
         let pair = self.pairs.get(&stream.pair?)?;
         let request = pair.requests.get(pair.next)?;
         let under_way = stream.messages.last().is_some_and(|m| !m.sent);
-        let writes = matches!(
+        let begins = matches!(
             request.operation,
-            Operation::Write { .. } | Operation::Send | Operation::SendWithInvalidate { .. }
+            Operation::Write { .. }
+                | Operation::Send
+                | Operation::SendWithInvalidate { .. }
+                | Operation::Read { .. }
+                | Operation::Atomic { .. }
         );
-        if pair.failed || under_way || !writes {
+        if pair.failed || under_way || !begins {
             return None;
         }
+        let fetches = request.operation.fetches();
         let bytes = request.inline.clone().unwrap_or_default();
-        let list = if request.inline.is_some() { &[][..] } else { &request.list };
+        let list = if request.inline.is_some() || fetches { &[][..] } else { &request.list };
         let mut runs = VecDeque::new();
         for (token, address, length) in parts(list, 0, request.length) {
             match self.judge(stream, Purpose::LocalSource, token, address, length) {
@@ -258,7 +268,7 @@ impl Watch {
         }
         Some(Filling {
             of: Payload::Message { id: MessageId(stream.messages.len() as u64), offset: 0 },
-            length: request.length as usize,
+            length: if fetches { 0 } else { request.length as usize },
             last: true,
             runs,
             bytes,

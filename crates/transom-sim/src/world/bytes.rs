@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use transom_core::{Effects, EndReason, LinkEnd, LinkWish};
+use transom_wire::Buffer;
 
 use super::Call;
 use crate::network::{Outlet, Straight};
@@ -32,8 +33,11 @@ impl World {
         let straight = if tears { Straight::Torn } else { straight };
         let over = self.call(id, true, |call, cx| {
             let Call { connection, out, arena, watcher, .. } = call;
-            let mut outlet = Outlet { out, limit, arena, straight, tears, watcher };
+            let mut buffer = Buffer::new(limit);
+            buffer.bytes = std::mem::take(out);
+            let mut outlet = Outlet { out: buffer, arena, straight, tears, watcher };
             connection.transmit(cx, &mut outlet);
+            *out = outlet.out.bytes;
         });
         if over.is_none() {
             return;

@@ -18,16 +18,14 @@ const SILENCE: Duration = Duration::from_secs(10);
 impl World {
     /// Let an end write into its ring.
     pub(super) fn write_records(&mut self, id: EndId, limit: usize) -> bool {
-        let copies = self.rng.once_in(8);
         let over = self.call(id, true, |call, cx| {
             let Call { connection, rings: Some(rings), out, arena, watcher, .. } = call else {
                 return false;
             };
-            let mut outlet =
-                Outlet { rings, out, left: limit, flowing: true, copies, arena, watcher };
-            outlet.write();
+            let flowing = rings.duplex.write(out, &mut rings.written);
+            let limit = if flowing { limit } else { 0 };
+            let mut outlet = Outlet::new(rings, out, limit, (arena, watcher));
             connection.transmit(cx, &mut outlet);
-            outlet.write();
             let ring = rings.duplex.acknowledge(connection.wire().acknowledgement(cx.now));
             let waiting = !out.is_empty() || connection.wants_write();
             let stuck = rings.duplex.stuck_since(waiting, cx.now);

@@ -1,7 +1,8 @@
 //! Defects that the simulator has found (`transom-sim`, docs/reliability.md).
 
-use transom_core::{Buffer as OutBuffer, Limits, LinkEnd};
+use transom_core::{Limits, LinkEnd};
 use transom_memory::Token;
+use transom_wire::Buffer as OutBuffer;
 
 use super::*;
 
@@ -76,11 +77,11 @@ fn a_peer_that_asks_for_credit_is_answered_at_once() {
         pair.hosts[ACTIVE].post(round, Operation::Send, Flags::NONE, &[]).unwrap();
         let wants = |pair: &Pair| pair.hosts[PASSIVE].connection.as_ref().unwrap().wants_write();
         assert!(!wants(&pair), "not asked yet");
-        let mut question = OutBuffer { bytes: Vec::new(), limit: 1 << 16 };
+        let mut question = OutBuffer::new(1 << 16);
         pair.hosts[ACTIVE].transmit(now, &mut question);
         pair.hosts[PASSIVE].receive(now, &question.bytes);
         assert!(wants(&pair), "asked, with {receives} receives");
-        let mut answer = OutBuffer { bytes: Vec::new(), limit: 1 << 16 };
+        let mut answer = OutBuffer::new(1 << 16);
         pair.hosts[PASSIVE].transmit(now, &mut answer);
         assert!(!answer.bytes.is_empty());
         assert!(!wants(&pair), "answered, with {receives} receives");
@@ -237,7 +238,7 @@ fn what_an_acknowledgement_ends_takes_nothing_from_the_frame_it_rode_on() {
     let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
     a.post(1, Operation::Send, Flags::NONE, &[]).unwrap();
     a.post(2, Operation::Invalidate { window: Token(1) }, Flags::NONE, &[]).unwrap();
-    let mut out = OutBuffer { bytes: Vec::new(), limit: 1000 };
+    let mut out = OutBuffer::new(1000);
     a.transmit(now, &mut out);
     pair.inject(PASSIVE, &out.bytes);
     pair.deliver(PASSIVE, usize::MAX);
@@ -258,7 +259,7 @@ fn a_refusal_behind_the_end_blames_nothing_that_was_posted_since() {
         let nowhere = Operation::Write { token: 1, address: 0 };
         let (a, now) = (&mut pair.hosts[ACTIVE], pair.now);
         a.post(1, nowhere, Flags::NONE, &[source.all()]).unwrap();
-        let mut out = OutBuffer { bytes: Vec::new(), limit: 1000 };
+        let mut out = OutBuffer::new(1000);
         a.transmit(now, &mut out);
         pair.inject(PASSIVE, &out.bytes);
         pair.deliver(PASSIVE, usize::MAX);

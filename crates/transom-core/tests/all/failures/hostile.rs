@@ -110,10 +110,10 @@ fn iw_14_5_answers_are_made_as_the_link_takes_them() {
         a.post(context, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
     }
     let now = pair.now;
-    let mut requests = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+    let mut requests = transom_wire::Buffer::new(1 << 20);
     pair.hosts[ACTIVE].transmit(now, &mut requests);
     pair.hosts[PASSIVE].receive(now, &requests.bytes);
-    let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 200_000 };
+    let mut out = transom_wire::Buffer::new(200_000);
     for _ in 0..10 {
         pair.hosts[PASSIVE].transmit(now, &mut out);
     }
@@ -168,14 +168,14 @@ fn nd2_4_9_no_answer_goes_on_behind_a_disconnect() {
         let sink = a.register(vec![0; 400_000], Rights::LOCAL_WRITE);
         a.post(1, read(&target, 0), Flags::NONE, &[sink.all()]).unwrap();
         let now = pair.now;
-        let mut request = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        let mut request = transom_wire::Buffer::new(1 << 20);
         pair.hosts[ACTIVE].transmit(now, &mut request);
         pair.hosts[PASSIVE].receive(now, &request.bytes);
-        let mut out = transom_core::Buffer { bytes: Vec::new(), limit: 100_000 };
+        let mut out = transom_wire::Buffer::new(100_000);
         pair.hosts[PASSIVE].transmit(now, &mut out);
         assert!(out.bytes.len() > 60_000);
         pair.hosts[PASSIVE].with(now, |c, link, _, cx| c.disconnect(cx, link, 50)).unwrap();
-        let mut rest = transom_core::Buffer { bytes: Vec::new(), limit: 1 << 20 };
+        let mut rest = transom_wire::Buffer::new(1 << 20);
         pair.hosts[PASSIVE].transmit(now, &mut rest);
         assert!(rest.bytes.len() < 1000, "{}: {}", dialect.name, rest.bytes.len());
     });

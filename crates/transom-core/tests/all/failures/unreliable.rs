@@ -1,7 +1,8 @@
 //! Queue pairs of type UC: a request has succeeded when it has been sent, and what the receiver cannot
 //! take is dropped (Verbs V70, V96).
 
-use transom_core::{Buffer as OutBuffer, Connector, Limits, QueuePairEvent, QueuePairKind};
+use transom_core::{Connector, Limits, QueuePairEvent, QueuePairKind};
+use transom_wire::Buffer as OutBuffer;
 
 use super::*;
 
@@ -101,7 +102,7 @@ fn v96_what_was_begun_or_waits_is_lost_with_the_peer() {
     pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
     post(&mut pair, 1, write(&target, 0), &[source.all()]);
     post(&mut pair, 2, write(&target, 0), &[source.sge(0, 8)]);
-    let (now, mut full) = (pair.now, OutBuffer { bytes: Vec::new(), limit: 4096 });
+    let (now, mut full) = (pair.now, OutBuffer::new(4096));
     pair.hosts[ACTIVE].transmit(now, &mut full);
     assert!(!full.bytes.is_empty());
     assert_eq!(pair.hosts[ACTIVE].outcomes(), [], "the link has no room for the rest");

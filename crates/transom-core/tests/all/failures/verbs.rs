@@ -2,8 +2,9 @@
 //! reset leaves.
 
 use transom_core::tables::ConnectorState;
-use transom_core::{Buffer as OutBuffer, Connector, Limits, QueuePairEvent};
+use transom_core::{Connector, Limits, QueuePairEvent};
 use transom_memory::Purpose;
+use transom_wire::Buffer as OutBuffer;
 use transom_wire::ReadLimits;
 
 use super::*;
@@ -636,7 +637,7 @@ fn v93_a_right_that_is_taken_away_ends_an_answer_under_way() {
     let target = pair.hosts[PASSIVE].register(vec![1; LENGTH], Rights::REMOTE_READ);
     let sink = pair.hosts[ACTIVE].register(vec![2; LENGTH], Rights::LOCAL_WRITE);
     let now = pair.now;
-    let mut out = OutBuffer { bytes: Vec::new(), limit: 1 };
+    let mut out = OutBuffer::new(1);
     let a = &mut pair.hosts[ACTIVE];
     a.post(1, read(&target, 0), Flags::NONE, &[sink.all()]).unwrap();
     while out.bytes.is_empty() || a.connection.as_ref().unwrap().wants_write() {

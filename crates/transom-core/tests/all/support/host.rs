@@ -11,7 +11,7 @@ use transom_wire::{ReadLimits, Time};
 use super::Arena;
 use transom_core::{
     Caps, Completion, CompletionQueue, Connection, ConnectionEvent, Connector, Cx, Data, DenialLog,
-    DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener, Operation, Output,
+    DenialRecord, Denials, Dialect, Effect, Effects, Finished, Flags, Listener, Operation,
     QueuePair, QueuePairConfig, QueuePairKind, Received, Request, RequestQueue, Sge,
     SharedReceiveQueue, SharedReceives, Side, Status,
 };
@@ -334,7 +334,7 @@ impl Host {
     }
 
     /// Let it write.
-    pub(crate) fn transmit(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn transmit(&mut self, now: Time, out: &mut impl transom_wire::Carrier) {
         self.with(now, |_, connection, _, cx| {
             if let Some(connection) = connection {
                 connection.transmit(cx, out);

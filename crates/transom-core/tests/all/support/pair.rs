@@ -6,12 +6,11 @@ use std::time::Duration;
 use transom_iwarp::{Config, Stream};
 use transom_memory::ConnectionId;
 use transom_process::record::{self, Header, Kind};
-use transom_wire::{ReadLimits, Role, Time, Wire};
+use transom_wire::{Buffer as OutBuffer, ReadLimits, Role, Time, Wire};
 
 use super::host::{Host, HostConfig};
 use transom_core::{
-    Buffer as OutBuffer, Connection, ConnectionConfig, Dialect, Flags, LinkEnd, LinkWish,
-    Operation, Sge, Status,
+    Connection, ConnectionConfig, Dialect, Flags, LinkEnd, LinkWish, Operation, Sge, Status,
 };
 
 /// Index of the host that connects.
@@ -155,7 +154,7 @@ impl Pair {
             hosts: [Host::new(active, 0xA), Host::new(passive, 0xB)],
             now: Time(1_000_000_000),
             alone: [false; 2],
-            out: [0, 1].map(|_| OutBuffer { bytes: Vec::new(), limit }),
+            out: [0, 1].map(|_| OutBuffer::new(limit)),
             ways: [Way::default(), Way::default()],
             epoch: 0,
             config,

@@ -5,9 +5,10 @@
 //! peer has not been handed; that payload still goes through the ring. The peer's verdict is read when
 //! the next one leaves.
 
-use transom_process::Area;
+use transom_memory::Segment;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST, Lendings, Lent, MAPS};
 use transom_process::ring::{RingViolation, Shared};
+use transom_process::{Area, Duplex};
 use transom_wire::Atomic;
 
 use crate::driver::schedule::regions::{Handed, SharedRegions};
@@ -81,7 +82,7 @@ impl Lending {
     /// peer has mapped. If they lie in one that the peer has not, the region is handed over.
     pub(super) fn find(
         &mut self,
-        duplex: &transom_process::Duplex<LinkMemory>,
+        duplex: &Duplex<LinkMemory>,
         (regions, bell): (&SharedRegions, &Local),
         (address, length): (u64, u64),
     ) -> Option<Lent> {
@@ -115,11 +116,7 @@ impl Lending {
     pub(super) const AT_ONCE: usize = MAPS;
 
     /// A descriptor of the peer's has come. Whether its memory is mapped now.
-    pub(super) fn on_descriptor(
-        &mut self,
-        duplex: &mut transom_process::Duplex<LinkMemory>,
-        fd: Fd,
-    ) -> bool {
+    pub(super) fn on_descriptor(&mut self, duplex: &mut Duplex<LinkMemory>, fd: Fd) -> bool {
         let (allowed, mut mapped) = (self.allowed, false);
         let map = || {
             let map = if allowed { Borrowed::adopt(fd).ok() } else { None };
@@ -129,6 +126,34 @@ impl Lending {
         let verdict = duplex.area_mut().borrowed.add(map);
         duplex.judge(verdict);
         mapped
+    }
+}
+
+/// The shared regions of a link during one call, for the writing end of its rings.
+#[derive(Debug)]
+pub(super) struct Lender<'a> {
+    pub(super) lending: &'a mut Lending,
+    /// Those that the peer may map, and the socket by which they are handed over.
+    pub(super) regions: &'a SharedRegions,
+    pub(super) bell: &'a Local,
+}
+
+impl transom_process::Lender<LinkMemory> for Lender<'_> {
+    #[inline]
+    fn has_regions(&self) -> bool {
+        !self.regions.is_empty()
+    }
+
+    fn find(&mut self, duplex: &Duplex<LinkMemory>, bytes: Segment) -> Option<Lent> {
+        let Segment { host, length } = bytes;
+        self.lending.find(duplex, (self.regions, self.bell), (host, length))
+    }
+
+    fn fill(&mut self, duplex: &Duplex<LinkMemory>, sink: Lent, payload: &[Segment]) -> bool {
+        let length = payload.iter().map(|segment| segment.length).sum();
+        let Ok(Some(map)) = duplex.area().borrowed.find(sink, length) else { return false };
+        // A page that is gone is the source's, and the other way says so.
+        !map.is_dropped() && Host.fill_lent(map, sink.offset, payload).is_ok()
     }
 }
 
@@ -159,6 +184,10 @@ impl HostMemory for LentHost<'_> {
 
     fn copy(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
         Host.copy_lent(self.0.ok_or(Fault)?, from, to, length)
+    }
+
+    fn share(&self, from: u64, to: u64, length: usize) -> Result<(), Fault> {
+        Host.share(from, to, length)
     }
 
     fn source_is_gone(&self) -> bool {

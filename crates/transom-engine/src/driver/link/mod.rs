@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use transom_memory::{Lane, Token};
 use transom_packets::EndId;
-use transom_wire::Time;
+use transom_wire::{Buffer, Time};
 
 use carrier::{Carrier, Stage};
 use event_queue::{EventQueue, Owner};
@@ -56,7 +56,7 @@ use super::schedule::sync;
 use super::schedule::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
 use crate::{
-    Buffer, Connection, ConnectionOverview, DenialCause, DenialRecord, Denials, EndReason, Status,
+    Connection, ConnectionOverview, DenialCause, DenialRecord, Denials, EndReason, Status,
 };
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
@@ -241,7 +241,7 @@ impl Link {
             partial: Vec::new(),
             read_paused: false,
             hears: true,
-            out: Buffer { bytes: Vec::new(), limit: OUT },
+            out: Buffer::new(OUT),
             written: 0,
             more: false,
             starting: Some(starting),

@@ -13,7 +13,6 @@ use transom_wire::Time;
 use super::carrier::Carrier;
 use super::notifications::Notifications;
 use super::queues::Queues;
-use super::rings::RingOutlet;
 use super::shared_memory::SOME;
 use super::tcp::Outlet;
 use super::{Link, LinkDenials, LinkPhase, LinkState};
@@ -121,10 +120,9 @@ impl Link {
                 let Some(bell) = self.bell.get() else { return false };
                 let lane = lane.get_or_insert_with(|| memory.lane());
                 let mut cx = self.quick_cx(now, lane, effects, &denials);
-                let lenders = Some((&self.shared.regions, bell));
-                let mut outlet = RingOutlet::new(rings, (&mut out.bytes, written), lenders, budget);
+                let lenders = (&self.shared.regions, bell);
+                let mut outlet = rings.carrier(lenders, (&mut out.bytes, written), budget);
                 connection.transmit_posted(quiet, &mut cx, &mut outlet);
-                outlet.flush();
                 rings.wake(bell);
             }
             Carrier::Tcp(tcp) => {
@@ -167,11 +165,10 @@ impl Link {
             return false;
         }
         if !silent && connection.wants_write() {
-            let lenders = Some((&self.shared.regions, bell));
+            let lenders = (&self.shared.regions, bell);
             let budget = self.shared.pass_budget();
-            let mut outlet = RingOutlet::new(rings, (&mut out.bytes, written), lenders, budget);
+            let mut outlet = rings.carrier(lenders, (&mut out.bytes, written), budget);
             connection.transmit(&mut cx, &mut outlet);
-            outlet.flush();
         }
         rings.acknowledge(connection, bell, now);
         // Nothing to read: the other side may have ended.
@@ -179,15 +176,27 @@ impl Link {
     }
 
     /// The end of a quick step: pass on what has completed. Whether nothing is left for a pass.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_done(&self, state: &mut LinkState, notifications: &mut Notifications) -> bool {
+        let nothing = state.effects.is_empty() && state.out.bytes.is_empty();
+        if nothing && state.connection.is_quiet().is_some() {
+            state.idle_until = Some(state.housekeeping_at);
+            return true;
+        }
+        self.is_done_with_effects(state, notifications)
+    }
+
+    fn is_done_with_effects(
+        &self,
+        state: &mut LinkState,
+        notifications: &mut Notifications,
+    ) -> bool {
         let completions = |effect: &Effect| matches!(effect, Effect::Complete(..));
-        let waits = !state.out.bytes.is_empty();
-        if waits {
+        if !state.out.bytes.is_empty() {
             state.connection.attention().set(Attention::PENDING);
         }
         let all =
-            state.effects.list.iter().all(completions) && state.connection.is_quiet().is_some();
+            state.connection.is_quiet().is_some() && state.effects.list.iter().all(completions);
         if all {
             self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
             state.idle_until = Some(state.housekeeping_at);

@@ -1,23 +1,17 @@
 //! The two rings of a link, under its lock: what is read from the peer's and written into this side's.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
-use transom_memory::Segment;
-use transom_process::lending::{Borrowed as _, Borrowings, LEAST};
-use transom_process::record::HEADER;
-use transom_process::ring::INLINE;
-use transom_process::{Area, Duplex};
-use transom_wire::{Message, MessageId, Time, Wire};
+use transom_process::lending::{Borrowed as _, Borrowings};
+use transom_process::{Duplex, RingCarrier};
+use transom_wire::Time;
 
-use super::lending::{Lending, LinkMemory};
+use super::lending::{Lender, Lending, LinkMemory};
+use crate::Connection;
 use crate::driver::config::path::Place;
 use crate::driver::schedule::regions::SharedRegions;
-use crate::sys::{self, GivingBack, Host, Local, Region, Rung};
-use crate::{Connection, Direct, Output};
+use crate::sys::{self, GivingBack, Local, Region, Rung};
 
-/// Records that a slot is fetched ahead of its own.
-const AHEAD: u64 = 6;
 /// How often a thread that never sleeps asks whether the other side has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// Pause before a descriptor of the peer's is fetched again for which this process had no place.
@@ -178,17 +172,17 @@ impl Rings {
         None
     }
 
-    /// A frame whose payload lies in application memory, without a copy of ours in between.
-    fn write_direct(&mut self, header: &[u8], payload: &[Segment]) -> Direct {
-        let total = payload.iter().map(|segment| segment.length).sum();
-        let gather = |into: &mut [u8]| Host.gather(payload, into);
-        let fill =
-            |memory: &LinkMemory, side, offset| Host.fill(&memory.rings, side, offset, payload);
-        match self.duplex.write_direct(header, total, gather, fill) {
-            Ok(true) => Direct::Taken,
-            Ok(false) => Direct::Copy,
-            Err(_) => Direct::Fault,
-        }
+    /// The writing end, for one call: `regions` are those that the peer may map, and `bell` is how they are
+    /// handed over.
+    #[inline]
+    pub(super) fn carrier<'a>(
+        &'a mut self,
+        (regions, bell): (&'a SharedRegions, &'a Local),
+        (out, written): (&'a mut Vec<u8>, &'a mut usize),
+        budget: usize,
+    ) -> RingCarrier<'a, LinkMemory, Lender<'a>> {
+        let Rings { duplex, lending, .. } = self;
+        RingCarrier::new(duplex, Lender { lending, regions, bell }, (out, written), budget)
     }
 
     /// Acknowledge beside the records, if it is time, and wake the other side if it sleeps.
@@ -206,202 +200,5 @@ impl Rings {
         if self.duplex.acknowledge(None) {
             bell.ring();
         }
-    }
-}
-
-/// A ring's writing end for one call of [`Connection::transmit`](crate::Connection::transmit).
-pub(super) struct RingOutlet<'a> {
-    pub(super) rings: &'a mut Rings,
-    pub(super) out: &'a mut Vec<u8>,
-    pub(super) written: &'a mut usize,
-    pub(super) budget: usize,
-    pub(super) sent: usize,
-    pub(super) stop: bool,
-    pub(super) flowing: bool,
-    /// Where regions are found that the peer may map, and the socket by which they are handed over.
-    pub(super) lenders: Option<(&'a SharedRegions, &'a Local)>,
-}
-
-impl<'a> RingOutlet<'a> {
-    /// An output into rings. `out` holds what is written before anything else.
-    #[inline]
-    pub(super) fn new(
-        rings: &'a mut Rings,
-        (out, written): (&'a mut Vec<u8>, &'a mut usize),
-        lenders: Option<(&'a SharedRegions, &'a Local)>,
-        budget: usize,
-    ) -> RingOutlet<'a> {
-        let (sent, stop, flowing) = (0, false, true);
-        RingOutlet { rings, out, written, budget, sent, stop, flowing, lenders }
-    }
-}
-
-impl RingOutlet<'_> {
-    /// Write what waits in the buffer.
-    pub(super) fn flush(self) {
-        self.rings.duplex.write(self.out, self.written);
-    }
-
-    /// Write a frame whose payload the peer copies out of a shared region of this side's.
-    #[inline]
-    fn leave_in_region(&mut self, header: &[u8], payload: &[Segment]) -> bool {
-        let (Some(lenders), [one]) = (self.lenders, payload) else { return false };
-        if lenders.0.is_empty() {
-            return false;
-        }
-        let Rings { duplex, lending, .. } = &mut *self.rings;
-        if !Duplex::<LinkMemory>::may_lend(header) {
-            return false;
-        }
-        let lent = lending.find(duplex, lenders, (one.host, one.length));
-        lent.is_some_and(|lent| duplex.write_lent(header, lent))
-    }
-}
-
-impl RingOutlet<'_> {
-    /// Whether so many bytes are worth a look at the shared regions of this side's, and there are any.
-    #[inline]
-    fn may_stay_in_region(&self, length: u64) -> bool {
-        length >= LEAST && self.lenders.is_some_and(|(regions, _)| !regions.is_empty())
-    }
-
-    /// Write a Write of inline data that does not fit a slot.
-    #[cold]
-    fn write_large(
-        &mut self,
-        (wire, now): (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-    ) -> bool {
-        let fill = |memory: &LinkMemory, side, offset| {
-            memory.fill_bytes(side, offset, payload);
-            Ok::<(), Infallible>(())
-        };
-        let header = || wire.whole(now, id, message);
-        let written = self.rings.duplex.write_large(payload.len(), fill, header);
-        let done = written.unwrap_or(false);
-        self.sent += if done { HEADER + payload.len() } else { 0 };
-        done
-    }
-
-    /// Copy the payload of an answer, under the guard of its check, to the sink that the peer has lent.
-    #[inline]
-    fn copy_to_sink(&mut self, header: &[u8], payload: &[Segment]) -> bool {
-        let duplex = &mut self.rings.duplex;
-        let Some(sink) = duplex.sink(header) else { return false };
-        let length = payload.iter().map(|segment| segment.length).sum();
-        let Ok(Some(map)) = duplex.area().borrowed.find(sink, length) else { return false };
-        // A page that is gone is the source's, and the other way says so.
-        !map.is_dropped()
-            && Host.fill_lent(map, sink.offset, payload).is_ok()
-            && duplex.write_placed(header)
-    }
-}
-
-impl Output for RingOutlet<'_> {
-    fn room(&self) -> usize {
-        let waiting = self.out.get(*self.written..).unwrap_or_default();
-        let room = self.rings.duplex.has_room(waiting);
-        if self.stop || !self.flowing || self.sent >= self.budget || !room {
-            0
-        } else {
-            self.budget - self.sent
-        }
-    }
-
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-
-    fn wants_direct(&self, _length: usize) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn takes(&self, length: usize) -> bool {
-        let free = !self.stop && self.flowing && self.sent < self.budget;
-        // A payload that can stay in a shared region of ours has a way of its own.
-        free && self.rings.duplex.takes(length, self.out.len())
-            && !(length > INLINE && self.may_stay_in_region(length as u64))
-    }
-
-    #[inline(always)]
-    fn whole(
-        &mut self,
-        (wire, now): (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[u8],
-    ) -> bool {
-        if payload.len() > INLINE {
-            return self.write_large((wire, now), id, message, payload);
-        }
-        let header = wire.whole(now, id, message);
-        let Some(header) = &header else { return false };
-        self.rings.duplex.write_small(header, payload);
-        if self.sent > 0 {
-            self.rings.duplex.fetch_ahead(AHEAD);
-        }
-        self.sent += HEADER + payload.len();
-        true
-    }
-
-    fn lend_whole(
-        &mut self,
-        (wire, now): (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[Segment],
-    ) -> Direct {
-        let length = payload.iter().map(|segment| segment.length as usize).sum();
-        let fill =
-            |memory: &LinkMemory, side, offset| Host.fill(&memory.rings, side, offset, payload);
-        let header = || wire.whole(now, id, message);
-        match self.rings.duplex.write_large(length, fill, header) {
-            Ok(true) => {
-                self.sent += HEADER + length;
-                Direct::Taken
-            }
-            Ok(false) => Direct::Copy,
-            Err(_) => Direct::Fault,
-        }
-    }
-
-    fn wants_sink(&self, length: u64) -> bool {
-        self.may_stay_in_region(length)
-    }
-
-    fn request(&mut self, header: &[u8], sink: Segment) -> bool {
-        // The bytes of `out` go first.
-        if !self.rings.duplex.write(self.out, self.written) || !self.out.is_empty() {
-            self.flowing = false;
-            return false;
-        }
-        let (Some(lenders), Rings { duplex, lending, .. }) = (self.lenders, &mut *self.rings)
-        else {
-            return false;
-        };
-        let lent = lending.find(duplex, lenders, (sink.host, sink.length));
-        let done = lent.is_some_and(|lent| duplex.write_read(header, lent));
-        self.sent += if done { HEADER } else { 0 };
-        done
-    }
-
-    fn direct(&mut self, header: &[u8], payload: &[Segment], _trailer: &[u8]) -> Direct {
-        // The bytes of `out` go first.
-        if !self.rings.duplex.write(self.out, self.written) || !self.out.is_empty() {
-            self.flowing = false;
-            return Direct::Copy;
-        }
-        let done = if self.leave_in_region(header, payload) || self.copy_to_sink(header, payload) {
-            Direct::Taken
-        } else {
-            self.rings.write_direct(header, payload)
-        };
-        if done == Direct::Taken {
-            self.sent += HEADER + payload.iter().map(|s| s.length as usize).sum::<usize>();
-        }
-        done
     }
 }

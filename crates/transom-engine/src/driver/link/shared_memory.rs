@@ -15,7 +15,7 @@ use transom_wire::Time;
 use super::carrier::Carrier;
 use super::lending::{LentHost, with_host};
 use super::quick::has_unseen_receive;
-use super::rings::{RingOutlet, Rings};
+use super::rings::Rings;
 use super::silence::Silence;
 use super::tcp::FRAME;
 use super::{Link, LinkState};
@@ -134,16 +134,15 @@ impl Link {
         loop {
             let LinkState { connection, out, written, carrier, .. } = state;
             let Some(rings) = carrier.rings_mut() else { return };
-            let flowing = rings.duplex.write(&mut out.bytes, written);
+            let Some(bell) = self.bell.get() else { return };
             let before = sent;
             let stop = sent >= budget || self.lock.is_wanted() && sent > 0;
-            let waiting = out.bytes.len();
-            let lenders = self.bell.get().map(|bell| (&self.shared.regions, bell));
-            let out_bytes = &mut out.bytes;
-            let mut outlet =
-                RingOutlet { rings, out: out_bytes, written, budget, sent, stop, flowing, lenders };
+            let flowing = rings.duplex.write(&mut out.bytes, written);
+            let most = if stop || !flowing { 0 } else { budget - sent };
+            let lenders = (&self.shared.regions, bell);
+            let mut outlet = rings.carrier(lenders, (&mut out.bytes, written), most);
             connection.transmit(cx, &mut outlet);
-            sent = outlet.sent + out.bytes.len().saturating_sub(waiting);
+            sent += outlet.sent();
             let flowing = rings.duplex.write(&mut out.bytes, written);
             let over = stop || sent >= budget || self.lock.is_wanted();
             if state.end_send(over, flowing, sent > before) {

@@ -7,10 +7,10 @@ use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::config::options::status_of;
 use crate::driver::schedule::workers::{Worker, fit};
 use transom_memory::Segment;
-use transom_wire::{Message, MessageId, Time, Wire};
+use transom_wire::{Around, Buffer, Direct, Room, Time};
 
 use crate::sys::{Host, IoError, Stream};
-use crate::{Attention, Buffer, Connection, Cx, Direct, HostMemory, LinkEnd, Output};
+use crate::{Attention, Connection, Cx, HostMemory, LinkEnd};
 
 /// The cost of a received frame beside its bytes, as bytes that could have been moved in that time:
 /// a peer that sends a byte per frame gets no more of the adapter's thread than others.
@@ -22,10 +22,8 @@ const SMALLEST_READ_SIZE: usize = 2 * 1024;
 /// goes on sending is not listened to for longer.
 const FINAL_READS: usize = 1024;
 
-/// The most bytes of a Write that is sent without a pass, by way of the stack.
-const STAGED: usize = 1024;
-/// The most bytes that are received without a pass: a few such Writes and acknowledgements.
-const FEW: usize = 2 * STAGED;
+/// The most bytes that are received without a pass: a few small Writes and acknowledgements.
+const FEW: usize = 2 * 1024;
 
 /// How many times a ring is looked at in the time of one look at a socket.
 const PEEKS: u32 = 256;
@@ -355,42 +353,56 @@ pub(super) struct Outlet<'a> {
     stop: bool,
 }
 
-impl Output for Outlet<'_> {
+impl transom_wire::Carrier for Outlet<'_> {
+    #[inline]
     fn room(&self) -> usize {
         // Bytes written straight from memory count as if they were in the buffer, so that a pass
         // ends.
         if self.stop || self.sent >= self.budget { 0 } else { self.out.room() }
     }
 
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.out.bytes
+    #[inline]
+    fn takes(&self, _length: usize) -> bool {
+        self.room() > 0
     }
 
-    fn wants_direct(&self, length: usize) -> bool {
+    #[inline]
+    fn reserve(&mut self, around: Around, length: usize) -> Room<'_> {
+        self.out.reserve(around, length)
+    }
+
+    fn put(&mut self, payload: &[u8]) {
+        self.out.put(payload);
+    }
+
+    #[inline]
+    fn frame(&mut self) -> &mut [u8] {
+        self.out.frame()
+    }
+
+    #[inline]
+    fn commit(&mut self) {
+        self.out.commit();
+    }
+
+    fn release(&mut self) {
+        self.out.release();
+    }
+
+    #[inline]
+    fn wants_lend(&self, length: usize) -> bool {
         length >= DIRECT && self.flowing
     }
 
-    fn takes(&self, length: usize) -> bool {
-        length <= self.room().min(STAGED)
+    fn wants_sink(&self, _length: u64) -> bool {
+        false
     }
 
-    fn lend_whole(
-        &mut self,
-        link: (&mut dyn Wire, Time),
-        id: MessageId,
-        message: &Message,
-        payload: &[Segment],
-    ) -> Direct {
-        let length = payload.iter().map(|segment| segment.length as usize).sum();
-        let mut room = [0; STAGED];
-        let Some(bytes) = room.get_mut(..length) else { return Direct::Copy };
-        if Host.gather(payload, bytes).is_err() {
-            return Direct::Fault;
-        }
-        if self.whole(link, id, message, bytes) { Direct::Taken } else { Direct::Copy }
+    fn lend_sink(&mut self, _header: &[u8], _sink: Segment) -> bool {
+        false
     }
 
-    fn direct(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
+    fn lend(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct {
         let before = self.out.bytes.get(*self.written..).unwrap_or_default();
         let waiting = before.len();
         let size: u64 = payload.iter().map(|segment| segment.length).sum();

@@ -6,10 +6,12 @@ use transom_memory::{Purpose, Rights, Segment, Token};
 
 use super::harness::*;
 use crate::raw::{Options, Path, Window};
-use crate::{
-    CompletionKind, Data, Flags, LARGEST_INLINE, Operation, QueuePairState, Request, SMALL, Sge,
-    Status, WHOLE,
-};
+use crate::{CompletionKind, Data, Flags, Operation, QueuePairState, Request, Sge, Status};
+
+/// The most bytes that lie in a slot of a ring, those of one guard, and more inline data than fits a slot.
+const SMALL: usize = transom_process::ring::INLINE;
+const WHOLE: usize = 64 * 1024;
+const LARGEST_INLINE: usize = 512;
 
 /// Two ends, memory of the first, and a window of the second, over which Writes have gone for so long that
 /// nothing about the link is new.

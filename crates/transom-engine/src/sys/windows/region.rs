@@ -2,12 +2,10 @@
 
 use std::io;
 
-use transom_memory::Segment;
 use transom_process::Area;
 use transom_process::ring::Shared;
 
 use super::{Fd, GivingBack};
-use crate::Fault;
 
 /// A mapping of rings and data areas. There is none on this system.
 #[derive(Debug)]
@@ -31,19 +29,6 @@ impl Region {
 
     #[cfg(test)]
     pub(crate) fn whole(&self) -> (usize, usize) {
-        match *self {}
-    }
-
-    /// Never called.
-    ///
-    /// # Safety
-    /// None is needed: there is no region.
-    pub(crate) unsafe fn fill(
-        &self,
-        _side: usize,
-        _offset: usize,
-        _payload: &[Segment],
-    ) -> Result<(), Fault> {
         match *self {}
     }
 

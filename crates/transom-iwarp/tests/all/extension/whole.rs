@@ -6,15 +6,27 @@ use super::*;
 use crate::common::memory;
 
 const TARGET: (u32, u64) = (7, 0x1000);
+/// Bytes of a small payload.
+const SMALL: usize = 32;
+
+/// Append a message of one frame. `false`: it does not go that way, and nothing has happened.
+fn append(side: &mut Side, message: &Message, payload: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(around) = side.wire.around(side.now, message) else { return false };
+    let start = out.len();
+    out.resize(start + around.front, 0x5A);
+    out.extend_from_slice(payload);
+    out.resize(out.len() + around.back, 0x5A);
+    side.wire.begin_whole(side.now, MessageId(side.next_id), message, &mut out[start..]);
+    side.next_id += 1;
+    true
+}
 
 /// Append a whole Write. `false`: nothing has happened.
 fn whole(side: &mut Side, data: &[u8], out: &mut Vec<u8>) -> bool {
     let (token, address) = TARGET;
     let length = data.len() as u32;
     let message = Message::Write { token, address, length, verdict: true, immediate: None };
-    let done = side.wire.append_whole(side.now, MessageId(side.next_id), &message, data, out);
-    side.next_id += u64::from(done);
-    done
+    append(side, &message, data, out)
 }
 
 /// The frame is byte for byte the one that a Write has which begins and leaves step by step, the owed
@@ -23,8 +35,8 @@ fn whole(side: &mut Side, data: &[u8], out: &mut Vec<u8>) -> bool {
 fn a_whole_write_is_the_frame_of_any_other() {
     for checksum in [false, true] {
         let largest = quiet().active.wire.facts().unwrap().largest_payload;
-        let longer = [fpdu::SMALL + 1, 1000, largest];
-        for length in (1..=fpdu::SMALL).chain(longer) {
+        let longer = [SMALL + 1, 1000, largest];
+        for length in (1..=SMALL).chain(longer) {
             let data = memory(TARGET.0, TARGET.1, length);
             let configs = [Role::Active, Role::Passive].map(|role| {
                 let mut config = Config::new(role);
@@ -59,17 +71,16 @@ fn a_whole_write_is_the_frame_of_any_other() {
 /// A message that may not go before others, or needs several frames, takes the other way, and nothing has happened.
 #[test]
 fn a_whole_write_overtakes_nothing() {
-    let fits = [1; fpdu::SMALL];
+    let fits = [1; SMALL];
     let declines = |side: &mut Side, why: &str| {
         let mut out = Vec::new();
-        assert!(!side.wire.is_free(side.now), "{why}");
         assert!(!whole(side, &fits, &mut out) && out.is_empty(), "{why}");
     };
     let mut out = Vec::new();
     let mut side = quiet().active;
     let largest = side.wire.facts().unwrap().largest_payload;
     assert!(!whole(&mut side, &[], &mut out) && !whole(&mut side, &vec![1; largest + 1], &mut out));
-    assert!(out.is_empty() && side.wire.is_free(side.now));
+    assert!(out.is_empty());
     assert!(whole(&mut side, &fits, &mut out));
     let message =
         Message::Write { token: 7, address: 0, length: 8, verdict: true, immediate: None };
@@ -95,7 +106,7 @@ fn a_whole_write_overtakes_nothing() {
     let immediate = Some(Immediate { value: 1, solicited: false });
     let mut side = quiet().active;
     let message = Message::Write { token: 7, address: 0, length: 8, verdict: true, immediate };
-    assert!(!side.wire.append_whole(side.now, MessageId(0), &message, &[1; 8], &mut out));
+    assert!(!append(&mut side, &message, &[1; 8], &mut out));
 }
 
 // ---- received ---------------------------------------------------------------------------------------
@@ -136,7 +147,7 @@ fn a_frame_that_comes_often_is_what_it_says() {
     let (token, address) = TARGET;
     for checksum in [false, true] {
         let ack = frame(DONE, b"", checksum);
-        for length in (0..=fpdu::SMALL + 1).chain([1000, 65_535 - 14]) {
+        for length in (0..=SMALL + 1).chain([1000, 65_535 - 14]) {
             let data = memory(token, address, length);
             let write = frame(WRITE, &data, checksum);
             let wrote = Got::Write { token, address, data };

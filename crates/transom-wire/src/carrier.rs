@@ -1,0 +1,156 @@
+//! The outgoing side of a link, as a connection sees it.
+//!
+//! A frame goes out in four steps: a place for it is reserved, its payload is copied there under the grant of
+//! the check that permits it, the wire fills in what is around the payload, and the frame is committed. A
+//! payload that could not be read ends that before the wire has said anything.
+
+use transom_memory::Segment;
+
+/// Bytes of a frame that are not payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// In front of the payload.
+    pub front: usize,
+    /// Behind it.
+    pub back: usize,
+}
+
+/// The place of a payload.
+#[derive(Debug)]
+pub enum Room<'a> {
+    /// In these bytes, all of them.
+    Here(&'a mut [u8]),
+    /// Behind these bytes.
+    Behind(&'a mut Vec<u8>),
+    /// In memory that is shared with the peer, from this address on.
+    Shared(u64),
+}
+
+/// The fate of a frame that was offered without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direct {
+    /// The frame is on its way: the link has copied what it could not take at once.
+    Taken,
+    /// Nothing was done: reserve a place for it.
+    Copy,
+    /// The pages are gone, nothing was sent: as a failed copy.
+    Fault,
+    /// The pages are gone and part of the frame has been sent: the link must be cut.
+    Torn,
+}
+
+/// Carries the frames of one link to its peer.
+pub trait Carrier {
+    /// Bytes that may still be queued; 0 ends the pass. There is always a place for the frame that follows a
+    /// number above 0, and for the rest of one that has begun, however long they are.
+    fn room(&self) -> usize;
+
+    /// Whether there is a place for a frame with so much payload, behind everything before.
+    fn takes(&self, length: usize) -> bool;
+
+    /// Reserve the place of a frame with `length` bytes of payload, which is copied to what this returns.
+    fn reserve(&mut self, around: Around, length: usize) -> Room<'_>;
+
+    /// Copy the payload of the reserved frame from bytes of this side's own.
+    fn put(&mut self, payload: &[u8]);
+
+    /// The reserved frame, for the wire to complete: the bytes around its payload, and the payload between
+    /// them, unless that is [shared](Room::Shared) with the peer.
+    fn frame(&mut self) -> &mut [u8];
+
+    /// The reserved frame is complete, and goes to the peer.
+    fn commit(&mut self);
+
+    /// The reserved frame does not come.
+    fn release(&mut self);
+
+    /// Whether a payload of so many bytes is worth offering to [`lend`](Carrier::lend).
+    fn wants_lend(&self, length: usize) -> bool;
+
+    /// Take a frame whose payload lies in the application's memory, without a copy of this side's in between.
+    /// Must not block; what does not fit is copied before this returns, because the segments may be touched
+    /// during this call only.
+    fn lend(&mut self, header: &[u8], payload: &[Segment], trailer: &[u8]) -> Direct;
+
+    /// Whether the sink of a Read of so many bytes is worth naming to [`lend_sink`](Carrier::lend_sink).
+    fn wants_sink(&self, length: u64) -> bool;
+
+    /// Take the frame of a Read whose answer the peer may copy to its sink by itself: all of it lies at
+    /// `sink`. `false`: nothing was done; reserve a place for it.
+    fn lend_sink(&mut self, header: &[u8], sink: Segment) -> bool;
+}
+
+/// A plain buffer with a limit.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    /// The bytes. Behind those that were committed there may be a reserved frame.
+    pub bytes: Vec<u8>,
+    /// How many may wait.
+    pub limit: usize,
+    /// Where the reserved frame begins, and how many bytes it has behind its payload.
+    reserved: (usize, usize),
+}
+
+impl Buffer {
+    /// An empty one, in which so many bytes may wait.
+    #[must_use]
+    pub fn new(limit: usize) -> Buffer {
+        Buffer { bytes: Vec::new(), limit, reserved: (0, 0) }
+    }
+}
+
+impl Carrier for Buffer {
+    #[inline]
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.bytes.len())
+    }
+
+    #[inline]
+    fn takes(&self, _length: usize) -> bool {
+        self.room() > 0
+    }
+
+    #[inline]
+    fn reserve(&mut self, around: Around, _length: usize) -> Room<'_> {
+        let start = self.bytes.len();
+        self.reserved = (start, around.back);
+        self.bytes.resize(start + around.front, 0);
+        Room::Behind(&mut self.bytes)
+    }
+
+    fn put(&mut self, payload: &[u8]) {
+        self.bytes.extend_from_slice(payload);
+    }
+
+    #[inline]
+    fn frame(&mut self) -> &mut [u8] {
+        let (start, back) = (self.reserved.0, std::mem::take(&mut self.reserved.1));
+        self.bytes.resize(self.bytes.len() + back, 0);
+        self.bytes.get_mut(start..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn commit(&mut self) {}
+
+    fn release(&mut self) {
+        self.bytes.truncate(self.reserved.0);
+    }
+
+    #[inline]
+    fn wants_lend(&self, _length: usize) -> bool {
+        false
+    }
+
+    fn lend(&mut self, _header: &[u8], _payload: &[Segment], _trailer: &[u8]) -> Direct {
+        Direct::Copy
+    }
+
+    #[inline]
+    fn wants_sink(&self, _length: u64) -> bool {
+        false
+    }
+
+    fn lend_sink(&mut self, _header: &[u8], _sink: Segment) -> bool {
+        false
+    }
+}
