@@ -760,6 +760,10 @@ fn execle_says_whether_the_library_follows() {
             let output = command.arg(variables).args(more).output().unwrap();
             let said = String::from_utf8(output.stdout).unwrap();
             assert_eq!(said, expected, "{variables} {more:?}");
+            // The program's first read fails: it gets no doorbell that it could send on.
+            let complaint = String::from_utf8(output.stderr).unwrap();
+            let reset = complaint.starts_with("cat: -: Connection reset by peer\n");
+            assert_eq!(reset, variables == "without", "{complaint}");
         }
     }
 }
