@@ -98,6 +98,7 @@ extern "C" fn start() {
     }
     PROCESS.store(sys::pid(), Ordering::Relaxed);
     started::begin();
+    said::begin();
     if let Some(page) = sys::page_wiped_on_fork() {
         // SAFETY: a fresh page, for good.
         unsafe { &*page }.store(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use super::offer;
 use super::process;
@@ -153,8 +153,17 @@ pub(crate) fn cannot_follow(path: &CStr, why: &str) {
     }
 }
 
+/// Whether this process was started with the wish. A program may change its variables: nginx's workers have none.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// The process begins.
+pub(crate) fn begin() {
+    let wish = transom_os::environment::variable("TRANSOM_EXPLAIN");
+    ASKED.store(wish.is_some_and(|value| value != "0"), Ordering::Relaxed);
+}
+
 pub(crate) fn asked() -> bool {
-    transom_os::environment::variable("TRANSOM_EXPLAIN").is_some_and(|value| value != "0")
+    ASKED.load(Ordering::Relaxed)
 }
 
 #[used]
