@@ -368,6 +368,41 @@ fn rules_name_programs() {
     }
 }
 
+/// Prints whether a connection is switched between a listener at one port and a client at another one.
+const AT_PORTS: &str = r"
+import os, socket, sys
+listens, connects = map(int, sys.argv[1:])
+l = socket.create_server(('127.0.0.1', listens))
+c = socket.create_connection(('127.0.0.1', listens), source_address=('127.0.0.1', connects))
+s, _ = l.accept()
+for turn in range(40):
+    c.sendall(b'x'), s.recv(1), s.sendall(b'x'), c.recv(1)
+cookie = c.getsockopt(socket.SOL_SOCKET, 57, 8)
+name = '/dev/shm/transom-%d/connections-%x' % (os.geteuid(), os.stat('/proc/self/ns/net').st_ino)
+entries = open(name, 'rb').read() if os.path.exists(name) else b''
+print(any(entries[at:at + 16][:8] == cookie for at in range(0, len(entries), 16)))
+";
+
+#[test]
+fn rules_name_the_port_of_the_listening_side() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let free = "import socket\nends=[socket.create_server(('127.0.0.1',0)) for _ in range(2)]\n\
+        for end in ends: print(end.getsockname()[1])";
+    for (rule, at_listener, expected) in
+        [(":", true, "True"), (":", false, "False"), ("!:", true, "False"), ("!:", false, "True")]
+    {
+        let mut ports = python(free, &[], false);
+        let (listens, connects) = (line(&mut ports), line(&mut ports));
+        let rules = format!("{rule}{}", if at_listener { &listens } else { &connects });
+        let mut command = command(interpreter(), true);
+        command.args(["-c", AT_PORTS, &listens, &connects]).env("TRANSOM_SOCKETS", &rules);
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{rules}");
+    }
+}
+
 /// Each end in turn has no descriptor left when its connection has lasted.
 const SHORT_OF: &str = r"
 import os, resource, socket, struct
@@ -537,7 +572,8 @@ fn a_process_says_at_its_end_what_has_become_of_its_connections() {
         c,s=pair(3); os.system('true'); c.close(); s.close()\n\
         c,s=pair(40); c.close(); s.close()\n\
         getattr(os, sys.argv[1])(0) if len(sys.argv) > 1 else None";
-    for words in [&["-c", code][..], &["-c", code, "_exit"]] {
+    let forgets = format!("import os\nos.environ.clear()\n{code}");
+    for words in [&["-c", code][..], &["-c", code, "_exit"], &["-c", &forgets]] {
         let done = command(interpreter(), true).args(words).env("TRANSOM_EXPLAIN", "1").output();
         let said = String::from_utf8(done.unwrap().stderr).unwrap();
         for line in [
