@@ -5,6 +5,8 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -511,6 +513,65 @@ fn calls_of_handlers_of_signals_take_no_memory_from_malloc() {
     let (tcp, switched) = (said(false), said(true));
     assert!(tcp.0 == Some(0) && tcp.1.ends_with("done\n") && !tcp.1.contains("memory"), "{tcp:?}");
     assert_eq!(switched, tcp);
+}
+
+/// Programs with rights that their caller lacks, which have the library on their own path: no connection is
+/// switched, nothing is written where the caller or the user has files of the switch, and nothing is said.
+#[test]
+fn a_privileged_program_switches_nothing() {
+    const NOBODY: u32 = 65_534;
+    /// CAP_DAC_OVERRIDE, permitted and effective (capabilities(7), version 2).
+    const GIVES: &str = "import os, sys; os.setxattr(sys.argv[1], 'security.capability', \
+                         bytes([1, 0, 0, 2, 2] + [0] * 15))";
+    let is_root = fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0);
+    if !is_root || !there(&["cc", "python3"]) {
+        return eprintln!("SKIPPED: only root can give a program rights");
+    }
+    let here = std::env::temp_dir().canonicalize().unwrap();
+    let here = here.join(format!("transom-sockets-privileged-{}", std::process::id()));
+    fs::create_dir(&here).unwrap();
+    fs::set_permissions(&here, fs::Permissions::from_mode(0o755)).unwrap();
+    let copied = here.join("libtransom_sockets.so");
+    fs::copy(library(), &copied).unwrap();
+    let (way, library) = (format!("-Wl,-rpath,{}", here.display()), copied.display().to_string());
+    let words = ["-Wl,--no-as-needed", &library, &way];
+    let made = compiled("privileged", include_str!("privileged.c"), &words);
+    let run = |name: &str, mode: u32| {
+        let program = here.join(name);
+        fs::copy(&made, &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        if name == "capable" {
+            let given = Command::new("python3").args(["-c", GIVES]).arg(&program).output().unwrap();
+            if !given.status.success() {
+                return None;
+            }
+        }
+        let output = Command::new(&program)
+            .env_clear()
+            .envs([("TRANSOM_SOCKETS", "on"), ("TRANSOM_EXPLAIN", "1")])
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .unwrap();
+        // The process that executes it, which is this one, may say that it will not be served.
+        let own = |line: &&str| {
+            !line.ends_with("with another user's rights: its connections stay with TCP")
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr: Vec<_> = stderr.lines().filter(own).collect();
+        let said = [output.stdout, stderr.join("\n").into_bytes()].concat();
+        Some((output.status.code(), String::from_utf8_lossy(&said).into_owned()))
+    };
+    let (plain, set) = (run("plain", 0o755).unwrap(), run("set-uid", 0o4755).unwrap());
+    let capable = run("capable", 0o755);
+    fs::remove_dir_all(&here).unwrap();
+    assert!(plain.1.contains("1 segments\n") && plain.1.contains("switched"), "{plain:?}");
+    for (code, said) in [Some(set), capable].into_iter().flatten() {
+        if said.contains("switched") {
+            eprintln!("SKIPPED, if the file system gives no rights: {said}");
+        }
+        assert_eq!((code, said.as_str()), (Some(0), "0 segments\n"));
+    }
 }
 
 /// Handlers that use a descriptor which this library knows, in parent and child.
