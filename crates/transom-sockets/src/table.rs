@@ -422,6 +422,19 @@ pub(crate) fn descriptor_of(set: &'static Set) -> Option<c_int> {
     c_int::try_from(found).ok()
 }
 
+/// A descriptor of a connection's other than this one.
+pub(crate) fn other_descriptor_of(socket: &Socket, fd: c_int) -> Option<c_int> {
+    if socket.descriptors.load(Ordering::Acquire) < 2 {
+        return None;
+    }
+    let wanted = std::ptr::from_ref(socket) as usize;
+    let is = |(at, word): (usize, &AtomicUsize)| {
+        let found = word.load(Ordering::Relaxed) == wanted && at != fd as usize;
+        found.then(|| c_int::try_from(at).ok()).flatten()
+    };
+    known().iter().enumerate().find_map(is)
+}
+
 /// The socket of a descriptor, made if there is none; without a segment, if it has none.
 pub(crate) fn socket_of(fd: c_int) -> Option<&'static Socket> {
     if let Entry::Socket(socket) = entry(fd) {

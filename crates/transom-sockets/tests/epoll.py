@@ -52,6 +52,16 @@ def is_waiting(thread_count=2):
     return until(lambda: sum(open(f"/proc/self/task/{t}/stat").read().split(") ")[1][0] == "S" for t in os.listdir("/proc/self/task")) >= thread_count - 1)
 
 @scenario
+def an_entry_whose_descriptor_is_closed_while_another_one_is_open():
+    out = []
+    for flags in (IN, IN | EDGE, IN | ONESHOT):
+        c, s = pair(); e = made(); out.append(control(e, ADD, s.fileno(), flags, 1)); d = os.dup(s.fileno()); third = os.dup(d); closed = s.detach(); os.close(closed)
+        c.sendall(b"x"); out += [wait(e), wait(e, ms=0), control(e, MOD, d, IN, 2), control(e, DEL, d), os.read(d, 9).decode(), wait(e, ms=0)]
+        c.sendall(b"y"); os.close(d); out += [wait(e, ms=0 if flags & ONESHOT else 5000), os.read(third, 9).decode(), wait(e, ms=0), control(e, ADD, third, IN, 3), control(e, MOD, third, IN, 4)]
+        c.sendall(b"z"); out += [(IN, "0x4") in wait(e), os.read(third, 9).decode()]; os.close(third); out += [wait(e, ms=0), attempt(c.recv, 9)]
+    return out
+
+@scenario
 def a_set_that_was_duplicated_before_its_first_socket():
     out = []
     for duplicate in (os.dup, lambda fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3), lambda fd: os.dup2(fd, 90)):

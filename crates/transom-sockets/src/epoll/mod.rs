@@ -166,7 +166,16 @@ pub(crate) fn control(
     };
     set.is_used_here();
     let mut inner = set.lock()?;
-    let known = inner.find(socket, fd);
+    let mut known = inner.find(socket, fd);
+    if let Some(at) = known.filter(|at| inner.stands_in(*at)) {
+        // The program has given no entry with this descriptor.
+        if what != libc::EPOLL_CTL_ADD {
+            return Some(Err(libc::ENOENT));
+        }
+        let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+        inner.remove(at);
+        known = None;
+    }
     match (what, known, event) {
         (libc::EPOLL_CTL_DEL, Some(at), _) => {
             let done = sys::epoll_control(epoll, what, fd, 0, 0);
@@ -298,6 +307,15 @@ pub(crate) fn forget(socket: &'static Socket, fd: c_int) {
     if socket.sets.load(Ordering::SeqCst) == 0 {
         return;
     }
+    // While the connection has another descriptor, the kernel goes on reporting the entry.
+    let other = table::other_descriptor_of(socket, fd);
+    let has = |set: &Set| set.lock().is_some_and(|inner| inner.find(socket, fd).is_some());
+    if other.is_some()
+        && !socket.is_attached()
+        && sets().any(|set| set.own.load(Ordering::SeqCst) && has(set))
+    {
+        socket.young.stay(Why::Sets);
+    }
     for set in sets() {
         let Some(mut inner) = set.lock() else {
             set.orphan(table::held_again(socket), fd);
@@ -306,7 +324,17 @@ pub(crate) fn forget(socket: &'static Socket, fd: c_int) {
         if let Some(at) = inner.find(socket, fd) {
             // Another process that has the set may use the entry, as it may over TCP.
             if let (Some(epoll), true) = (set.descriptor(), set.own.load(Ordering::SeqCst)) {
+                if other.is_some() && !socket.is_attached() {
+                    inner.remove(at);
+                    continue;
+                }
                 let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+                if let Some(other) = other.filter(|other| inner.find(socket, *other).is_none())
+                    && inner.goes_on(at, epoll, other)
+                {
+                    inner.renewed(at, set);
+                    continue;
+                }
             }
             inner.remove(at);
             // A doorbell that a sleeper relies on may have gone with it.

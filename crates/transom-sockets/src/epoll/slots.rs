@@ -44,6 +44,9 @@ pub(super) struct Slots {
 pub(super) struct Slot {
     pub(super) socket: Option<&'static Socket>,
     fd: c_int,
+    /// The descriptor of the program's entry is closed: `fd` is another one of the same connection, by which the kernel
+    /// has the entry now.
+    stands_in: bool,
     data: u64,
     pub(super) interest: Interest,
     pub(super) kernel: Kernel,
@@ -105,6 +108,7 @@ impl Slots {
         let fresh = Slot {
             socket: Some(socket),
             fd,
+            stands_in: false,
             data: event.u64,
             interest: Interest::new(event.events),
             kernel: Kernel::AsGiven,
@@ -145,6 +149,19 @@ impl Slots {
         self.count_once(at);
         self.hot.retain(|hot| *hot != at);
         self.free.push(at);
+    }
+
+    /// Whether the program has closed the descriptor of this entry, and not given the one that stands in for it.
+    pub(super) fn stands_in(&self, at: u32) -> bool {
+        self.slots.get(at as usize).is_some_and(|slot| slot.stands_in)
+    }
+
+    /// The descriptor of a slot is about to be closed, and the connection has another one: the entry goes on, as
+    /// the kernel's would (epoll(7)).
+    pub(super) fn goes_on(&mut self, at: u32, epoll: c_int, other: c_int) -> bool {
+        let Some(slot) = self.slots.get_mut(at as usize) else { return false };
+        (slot.fd, slot.stands_in) = (other, true);
+        self.register(at, epoll, libc::EPOLL_CTL_ADD).is_ok()
     }
 
     /// `EPOLL_CTL_MOD`. The slot keeps what it had if the kernel refuses.
