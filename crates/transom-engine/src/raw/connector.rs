@@ -119,10 +119,11 @@ impl Connector {
     /// `Success` when the peer has accepted, and otherwise the reason.
     ///
     /// # Errors
-    /// `BadNetworkName` for a peer that cannot be a destination; `AddressNotAssociated` before
-    /// [`Connector::bind`]; `ConnectionActive`; `InvalidState`; `InvalidBufferSize`;
-    /// `InsufficientResources`; `DeviceRemoved` once the address has gone, `Forked` in a forked
-    /// child. The queue pair is as it was.
+    /// `BadNetworkName` for a peer that cannot be a destination; `InvalidAddress` for one of another
+    /// address family than this side's; `AddressNotAssociated` before [`Connector::bind`];
+    /// `ConnectionActive`; `InvalidState`; `InvalidBufferSize`; `InsufficientResources`;
+    /// `DeviceRemoved` once the address has gone, `Forked` in a forked child. The queue pair is as
+    /// it was.
     pub fn connect<'q>(
         &self,
         queue_pair: impl Into<Option<&'q QueuePair>>,
@@ -138,6 +139,14 @@ impl Connector {
             ));
         }
         let conn = self.present()?;
+        if let Some(local) = conn.bound().filter(|local| local.is_ipv4() != peer.is_ipv4()) {
+            return Err(Error::caller(
+                Status::InvalidAddress,
+                format!(
+                    "connect: {peer} is of another address family than {local}, from where it would leave"
+                ),
+            ));
+        }
         let qp = queue_pair.into().map(|queue_pair| &queue_pair.0.qp);
         conn.connect(qp, Some(peer), limits, private, sink).map_err(|s| self.failed(s, "connect"))
     }

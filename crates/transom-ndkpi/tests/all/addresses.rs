@@ -275,6 +275,9 @@ fn a_destination_that_cannot_be_reached_says_why() {
                 let to = to.into();
                 assert_eq!(connect_from(side, connector, local(0), to), status, "{to}");
             }
+            let to = (Ipv6Addr::LOCALHOST, port).into();
+            let status = connect_from(side, connector, local(0), to);
+            assert_eq!(status, Status::INVALID_ADDRESS, "of the other family");
             close(connector);
         });
     });

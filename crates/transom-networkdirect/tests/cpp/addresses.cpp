@@ -81,6 +81,8 @@ static void version_2()
     HR(listener->GetConnectionRequest(p.connector, &p.ov), ND_PENDING);
     HR(a.connector->Bind(sa(other), sizeof other), ND_INVALID_ADDRESS);
     HR(a.connector->Bind(sa(here), sizeof here), OK);
+    const sockaddr_in elsewhere = address("127.0.0.1", ntohs(there.sin6_port));
+    HR(a.connector->Connect(a.qp, sa(elsewhere), sizeof elsewhere, 1, 1, nullptr, 0, &a.ov), ND_INVALID_ADDRESS);
     HR(a.connector->Connect(a.qp, sa(there), sizeof there, 1, 1, "six", 3, &a.ov), ND_PENDING);
     HR(listener->GetOverlappedResult(&p.ov, TRUE), OK);
     HR(p.connector->Accept(p.qp, 1, 1, nullptr, 0, &p.ov), ND_PENDING);
@@ -146,6 +148,8 @@ static void version_1()
     there.sin6_port = port;
     HR(listen->GetConnectionRequest(p.connector, &p.ov), ND_PENDING);
     HR(a.connector->Connect(a.endpoint, sa(there), sizeof there - 1, 6, 0, nullptr, 0, &a.ov), ND_INVALID_ADDRESS);
+    const sockaddr_in elsewhere = address("127.0.0.1", ntohs(port));
+    HR(a.connector->Connect(a.endpoint, sa(elsewhere), sizeof elsewhere, 6, 0, nullptr, 0, &a.ov), ND_INVALID_ADDRESS);
     HR(a.connector->Connect(a.endpoint, sa(there), sizeof there, 6, 0, nullptr, 0, &a.ov), ND_PENDING);
     HR(p.wait(p.connector, ND_PENDING), OK);
     HR(p.connector->Accept(p.endpoint, nullptr, 0, &p.ov), ND_PENDING);

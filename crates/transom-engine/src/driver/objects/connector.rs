@@ -453,6 +453,11 @@ impl Connector {
         asked.or(inner.local).ok_or(Status::ConnectionInvalid)
     }
 
+    /// The address bound here, in whatever state.
+    pub(crate) fn bound(&self) -> Option<SocketAddr> {
+        self.lock().local
+    }
+
     pub(crate) fn peer(&self) -> Outcome<SocketAddr> {
         let inner = self.lock();
         inner.machine.gate(ConnectorCall::GetPeerAddress)?;
