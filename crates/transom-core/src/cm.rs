@@ -358,7 +358,7 @@ impl Connector {
     }
 
     /// The last reference to it or to its queue pair is gone: as Disconnect or Reject, without a
-    /// waiter.
+    /// waiter. A pending notification ends as at a Disconnect: nobody has canceled it (ND2 4.9).
     pub fn release(&mut self, cx: &mut Cx<'_>, connection: Option<&mut Connection>) {
         match (self.state, connection) {
             (ConnectorState::Requested, Some(connection)) => {
@@ -367,7 +367,7 @@ impl Connector {
             (_, Some(connection)) => connection.disconnect(cx),
             (_, None) => {}
         }
-        self.finish_notify(Status::Canceled, cx.effects);
+        self.finish_notify(self.dialect.notify_on_disconnect, cx.effects);
         self.finish(Status::Canceled, cx.effects);
         self.state = ConnectorState::Disconnected;
     }

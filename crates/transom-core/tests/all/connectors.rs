@@ -435,6 +435,19 @@ fn nd2_4_9_the_notice_comes_before_the_flush() {
     }
 }
 
+/// ND2 4.9, C33: what the last release ends, nobody has canceled.
+#[test]
+fn nd2_4_9_a_notice_ends_at_the_last_release_as_at_a_disconnect() {
+    for dialect in dialect::ALL {
+        let mut pair = Pair::connected(dialect);
+        pair.notify_disconnect(ACTIVE, 50).unwrap();
+        pair.release(ACTIVE);
+        pair.pump();
+        let status = Some(dialect.notify_on_disconnect);
+        assert_eq!(finished(&pair.hosts[ACTIVE], 50), status, "{}", dialect.name);
+    }
+}
+
 /// NDK DC-1: Disconnect ends when the peer has answered, and fails if it does not.
 #[test]
 fn ndk_dc1_disconnect_waits_for_the_peer() {
