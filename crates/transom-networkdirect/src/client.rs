@@ -148,7 +148,7 @@ extern "system" fn NdOpenAdapter(
     length: usize,
     out: OutPtr<usize>,
 ) -> i32 {
-    guard(|| answer(open_adapter(iid, address, length, out)))
+    guard(|| answer(open_adapter(iid, address, length, out.emptied())))
 }
 
 fn open_adapter(
@@ -168,6 +168,7 @@ fn open_adapter(
 #[unsafe(no_mangle)]
 extern "system" fn NdOpenV1Adapter(address: InPtr<u8>, length: usize, out: OutPtr<usize>) -> i32 {
     guard(|| {
+        let out = out.emptied();
         answer(
             check_address(address, length)
                 .and_then(|address| Object::give(v1::Adapter::open(address)?, IID_INDAdapter, out)),

@@ -91,6 +91,14 @@ impl<T: Copy> OutPtr<T> {
     }
 }
 
+impl OutPtr<usize> {
+    /// The place for a new object: null until there is one, hence after every error (ND2 1.6).
+    pub(crate) fn emptied(self) -> OutPtr<usize> {
+        self.put(0);
+        self
+    }
+}
+
 impl OutPtr<u8> {
     /// Copy bytes to it.
     pub(crate) fn put_bytes(self, bytes: &[u8]) {

@@ -235,6 +235,7 @@ impl Adapter {
     }
 
     fn create_completion_queue(self: &Arc<Self>, entries: usize, out: OutPtr<usize>) -> Outcome {
+        let out = out.emptied();
         if entries == 0 || entries > limits::COMPLETION_QUEUE_DEPTH as usize {
             return Err(ND_INVALID_PARAMETER_1);
         }
@@ -284,6 +285,7 @@ impl Adapter {
         invalidated: OutPtr<NdResult>,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         if invalidated.is_null() {
             return Err(ND_INVALID_PARAMETER_1); // ND1 15.19
         }
@@ -292,6 +294,7 @@ impl Adapter {
     }
 
     fn create_connector(self: &Arc<Self>, out: OutPtr<usize>) -> Outcome {
+        let out = out.emptied();
         Object::give(Connector::new(self)?, IID_INDConnector, out)
     }
 
@@ -303,6 +306,7 @@ impl Adapter {
         assigned: OutPtr<u16>,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let space = Space::of(protocol).ok_or(ND_INVALID_PARAMETER_2)?;
         if port == 0 && assigned.is_null() {
             return Err(ND_INVALID_PARAMETER_MIX);

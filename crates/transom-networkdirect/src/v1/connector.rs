@@ -107,6 +107,7 @@ impl Connector {
         inline: OutPtr<usize>,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let inbound_queue = inbound_queue.of(&self.adapter, ND_INVALID_PARAMETER_1)?;
         let outbound_queue = outbound_queue.of(&self.adapter, ND_INVALID_PARAMETER_2)?;
         let depths = [

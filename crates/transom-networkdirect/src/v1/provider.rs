@@ -34,6 +34,7 @@ impl Provider {
         length: usize,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let address = address.socket_address(length).ok_or(ND_INVALID_ADDRESS)?.ip();
         if !list::is_local(address) {
             return Err(ND_INVALID_ADDRESS);

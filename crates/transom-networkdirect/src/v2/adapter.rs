@@ -177,6 +177,7 @@ impl Adapter {
         affinity: usize,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
         if depth == 0 || depth > limits::COMPLETION_QUEUE_DEPTH {
             return Err(ND_INVALID_PARAMETER_3);
@@ -191,12 +192,14 @@ impl Adapter {
         file: Handle,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
         self.present()?;
         Object::give(Region::new(self, file), iid, out)
     }
 
     fn create_memory_window(self: &Arc<Self>, iid: InPtr<Guid>, out: OutPtr<usize>) -> Outcome {
+        let out = out.emptied();
         self.present()?;
         Object::give(Window::new(self), iid_of(iid)?, out)
     }
@@ -212,6 +215,7 @@ impl Adapter {
         affinity: usize,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
         within(depth, limits::SHARED_QUEUE_DEPTH, ND_INVALID_PARAMETER_3)?;
         within(max_sge, limits::SGE, ND_INVALID_PARAMETER_4)?;
@@ -235,6 +239,7 @@ impl Adapter {
         inline_size: u32,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let iid = iid_of(iid)?;
         let receive = receive_queue.of(self, ND_INVALID_PARAMETER_2)?;
         let initiator = initiator_queue.of(self, ND_INVALID_PARAMETER_3)?;
@@ -260,6 +265,7 @@ impl Adapter {
         inline_size: u32,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let iid = iid_of(iid)?;
         let receive = receive_queue.of(self, ND_INVALID_PARAMETER_2)?;
         let initiator = initiator_queue.of(self, ND_INVALID_PARAMETER_3)?;
@@ -280,6 +286,7 @@ impl Adapter {
         file: Handle,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
         Object::give(Connector::new(self, file)?, iid, out)
     }
@@ -290,6 +297,7 @@ impl Adapter {
         file: Handle,
         out: OutPtr<usize>,
     ) -> Outcome {
+        let out = out.emptied();
         let (iid, file) = (iid_of(iid)?, file_of(file)?);
         self.present()?;
         Object::give(Listener::new(self, file), iid, out)

@@ -47,6 +47,7 @@ impl Provider {
     }
 
     fn open_adapter(self: &Arc<Self>, iid: InPtr<Guid>, id: u64, out: OutPtr<usize>) -> Outcome {
+        let out = out.emptied();
         let iid = iid.get().ok_or(ND_INVALID_PARAMETER_1)?;
         let address = list::address_of(id).ok_or(ND_INVALID_PARAMETER)?;
         Object::give(Adapter::open(address)?, iid, out)

@@ -22,10 +22,16 @@ struct Stranger : IUnknown {
 
 static void with_objects(Side &s, IUnknown *wrong_cq, IUnknown *wrong_qp, IUnknown *wrong_mr, IUnknown *wrong_mw, IUnknown *wrong_connector)
 {
-    IND2QueuePair *qp = nullptr;
+    IND2QueuePair *qp = s.qp;
     HR(s.adapter->CreateQueuePair(IID_IND2QueuePair, wrong_cq, s.cq, nullptr, 1, 1, 1, 1, 0, (void **)&qp), ND_INVALID_PARAMETER_2);
+    CHECK(qp == nullptr);
+    qp = s.qp;
     HR(s.adapter->CreateQueuePair(IID_IND2QueuePair, s.cq, wrong_cq, nullptr, 1, 1, 1, 1, 0, (void **)&qp), ND_INVALID_PARAMETER_3);
+    CHECK(qp == nullptr);
+    qp = s.qp;
     HR(s.adapter->CreateQueuePairWithSrq(IID_IND2QueuePair, s.cq, s.cq, wrong_mr, nullptr, 1, 1, 0, (void **)&qp), ND_INVALID_PARAMETER_4);
+    CHECK(qp == nullptr);
+    qp = s.qp;
     const sockaddr_in to = address("127.0.0.1", 9);
     HR(s.connector->Connect(wrong_qp, sa(to), sizeof to, 0, 0, nullptr, 0, &s.ov), ND_INVALID_PARAMETER_1);
     HR(s.connector->Accept(wrong_qp, 0, 0, nullptr, 0, &s.ov), ND_INVALID_PARAMETER_1);
@@ -182,6 +188,22 @@ static void null()
     for (HRESULT hr : made)
         HR(hr, E_POINTER);
     CHECK_EQ(transom_nd_live_objects(), before);
+    // After a call that fails the pointer is null.
+    const std::function<HRESULT(void **)> failing[] = {
+        [&](void **out) { return a->CreateCompletionQueue(IID_IND2CompletionQueue, s.file, 0, 0, 0, out); },
+        [&](void **out) { return a->CreateMemoryRegion(IID_IND2MemoryRegion, nullptr, out); },
+        [&](void **out) { return a->CreateMemoryWindow(IID_IND2Adapter, out); },
+        [&](void **out) { return a->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, s.file, 0, 1, 1, 0, 0, out); },
+        [&](void **out) { return a->CreateConnector(IID_IND2Connector, nullptr, out); },
+        [&](void **out) { return a->CreateListener(IID_IND2Listener, nullptr, out); },
+        [&](void **out) { return NdOpenAdapter(IID_IND2Adapter, nullptr, 16, out); },
+        [&](void **out) { return NdOpenV1Adapter(nullptr, 16, (INDAdapter **)out); },
+    };
+    for (const auto &call : failing) {
+        void *out = &s;
+        CHECK(FAILED(call(&out)));
+        CHECK(out == nullptr);
+    }
     HR(a->Query(nullptr, nullptr), ND_INVALID_PARAMETER_2);
     HR(s.cq->Notify(7, &s.ov), ND_INVALID_PARAMETER_1);
     CHECK_EQ(s.cq->GetResults(nullptr, 5), 0);

@@ -215,7 +215,9 @@ static void t30()
     INDAdapter *adapter = lab.b.adapter;
     INDListen *listen = nullptr, *other = nullptr;
     USHORT port = 0, second = 0;
+    listen = reinterpret_cast<INDListen *>(adapter);
     HR(adapter->Listen(0, 6, 0, nullptr, &listen), ND_INVALID_PARAMETER_MIX);
+    CHECK(listen == nullptr); // ND2 1.6
     HR(adapter->Listen(0, 256, 0, &port, &listen), ND_INVALID_PARAMETER_2);
     HR(adapter->Listen(0, -1, 0, &port, &listen), ND_INVALID_PARAMETER_2);
     for (int tries = 0;; ++tries) {

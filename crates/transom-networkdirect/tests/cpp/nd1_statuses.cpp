@@ -109,8 +109,9 @@ static std::vector<Row> rows(Lab &lab)
          }, nullptr},
         {"CreateCompletionQueue", ND_INVALID_PARAMETER_1,
          [b] {
-             INDCompletionQueue *none = nullptr;
+             INDCompletionQueue *none = reinterpret_cast<INDCompletionQueue *>(b);
              HR(b->CreateCompletionQueue(0, &none), ND_INVALID_PARAMETER_1);
+             CHECK(none == nullptr); // ND2 1.6
              return b->CreateCompletionQueue(SIZE_MAX, &none);
          }, nullptr},
         {"CreateCompletionQueue", ND_NO_MEMORY, nullptr, never_memory},
