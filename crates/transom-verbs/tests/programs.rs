@@ -334,7 +334,7 @@ fn v97_peers_that_are_no_transom_are_explained() {
 }
 
 /// Verbs V39, Verbs V114, Verbs V116, Verbs V119, Verbs V120, Verbs V121, Verbs V122, Verbs V126,
-/// Verbs V115, Verbs V130, Verbs V131.
+/// Verbs V115, Verbs V117, Verbs V130, Verbs V131, Verbs V173.
 #[test]
 fn ids_their_events_and_their_ends() {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {

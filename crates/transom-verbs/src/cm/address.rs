@@ -7,7 +7,7 @@ use transom_engine::raw;
 
 use super::port::{self, Port, Wish};
 use super::{Id, Inner, State};
-use crate::abi::cm_event;
+use crate::abi::{cm_event, event};
 use crate::errno::{Errno, Result};
 use crate::resolution::{self, Datagrams};
 use crate::{explain, gid};
@@ -113,6 +113,10 @@ impl Id {
         if !matches!(inner.state, State::Idle | State::Bound) {
             return Err(Errno::EINVAL);
         }
+        // The address that the id has, also the wildcard, is of the peer's family (Verbs V114).
+        if inner.local.or(source).is_some_and(|own| own.is_ipv4() != peer.is_ipv4()) {
+            return Err(Errno::EINVAL);
+        }
         let bound = inner.local.filter(|local| !local.ip().is_unspecified());
         let chosen = match source.filter(|s| !s.ip().is_unspecified()).or(bound) {
             Some(source) => Ok(source),
@@ -148,6 +152,16 @@ impl Id {
                 self.raise(cm_event::ADDR_ERROR, -error.0, Vec::new());
                 Ok(())
             }
+        }
+    }
+
+    /// The program says that its queue pair has heard from the peer, maybe before the id knows.
+    pub(crate) fn notify(&self, what: u32) -> Result {
+        match self.lock().state {
+            _ if what != event::COMM_EST => Err(Errno::EINVAL),
+            State::Accepting => Ok(()),
+            State::Established => Err(Errno::EISCONN),
+            _ => Err(Errno::EINVAL),
         }
     }
 

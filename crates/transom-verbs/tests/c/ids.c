@@ -20,6 +20,43 @@ static void addresses(void) {
     rdma_free_devices(all);
     SUCCEEDS(rdma_destroy_id(id));
 }
+/* V114: the id's own address and the destination are of one family. */
+static void families(void) {
+    struct sockaddr_in v4 = loopback(0);
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback, .sin6_port = 1};
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+    struct rdma_cm_id *id;
+    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
+    FAILS("V114", ERROR(rdma_resolve_addr(id, (void *)&v4, (void *)&v6, 2000)), EINVAL);
+    SUCCEEDS(rdma_bind_addr(id, (void *)&any));
+    v4.sin_port = htons(port);
+    FAILS("V114", ERROR(rdma_resolve_addr(id, NULL, (void *)&v4, 2000)), EINVAL);
+    SUCCEEDS(rdma_destroy_id(id));
+    /* After the refusal it may be resolved. */
+    id = bound(ours, 0);
+    FAILS("V114", ERROR(rdma_resolve_addr(id, NULL, (void *)&v6, 2000)), EINVAL);
+    SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&v4, 2000));
+    comes(ours, RDMA_CM_EVENT_ADDR_RESOLVED);
+    SUCCEEDS(rdma_destroy_id(id));
+}
+/* V173: the error is that of the call inside, and what was made for a call that fails is not seen by the next. */
+static void queues_of_a_failure(void) {
+    struct rdma_cm_id *id = routed();
+    struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {1 << 30, 4, 1, 1, 0}};
+    FAILS("V173", ERROR(rdma_create_qp(id, NULL, &init)), EINVAL);
+    CHECK("V173", !id->qp && !id->send_cq && !id->recv_cq, "left behind");
+    struct ibv_qp_init_attr_ex more = {.qp_type = IBV_QPT_RC,
+                                       .cap = {4, 4, 1 << 20, 1, 0},
+                                       .comp_mask = IBV_QP_INIT_ATTR_PD,
+                                       .pd = id->pd};
+    FAILS("V173", ERROR(rdma_create_qp_ex(id, &more)), EINVAL);
+    CHECK("V173", !more.send_cq && !more.recv_cq, "%p %p", (void *)more.send_cq, (void *)more.recv_cq);
+    more.cap.max_send_sge = 1;
+    SUCCEEDS(rdma_create_qp_ex(id, &more));
+    CHECK("V173", id->send_cq && id->qp->send_cq == id->send_cq, "another queue");
+    rdma_destroy_qp(id);
+    SUCCEEDS(rdma_destroy_id(id));
+}
 /* V116: options that mean something to a socket or to a path, and those that there are not. A value has the
  * length of its type. */
 static void options(void) {
@@ -145,6 +182,7 @@ static void backlog(void) {
 static void connects(void) {
     struct rdma_cm_id *id = routed();
     give_queues(id);
+    FAILS("V173", ERROR(rdma_notify(id, IBV_EVENT_COMM_EST)), EINVAL);
     struct rdma_conn_param wanted = {.responder_resources = 3,
                                      .initiator_depth = 5,
                                      .retry_count = 15,
@@ -173,8 +211,11 @@ static void connects(void) {
     SUCCEEDS(ibv_post_recv(peer->qp, &receive, &bad_receive));
     struct rdma_conn_param given = {
         .responder_resources = 1, .initiator_depth = 1, .retry_count = 1, .rnr_retry_count = 5};
+    FAILS("V173", ERROR(rdma_notify(peer, IBV_EVENT_COMM_EST)), EINVAL);
     SUCCEEDS(rdma_accept(peer, &given));
     event = next(ours, RDMA_CM_EVENT_ESTABLISHED);
+    FAILS("V173", ERROR(rdma_notify(id, IBV_EVENT_COMM_EST)), EISCONN);
+    FAILS("V173", ERROR(rdma_notify(id, IBV_EVENT_CQ_ERR)), EINVAL);
     CHECK("V126", event->param.conn.rnr_retry_count == (travel ? 5 : 7), "%d",
           event->param.conn.rnr_retry_count);
     SUCCEEDS(rdma_ack_cm_event(event));
@@ -246,6 +287,9 @@ static void nulls(void) {
     FAILS("V120", rdma_get_cm_event(ours, NULL) == -1 ? errno : 0, EINVAL);
     FAILS("V120", rdma_get_cm_event(NULL, &event) == -1 ? errno : 0, EINVAL);
     FAILS("V120", rdma_ack_cm_event(NULL) == -1 ? errno : 0, EINVAL);
+    struct rdma_addrinfo *found = NULL;
+    FAILS("V117", ERROR(rdma_getaddrinfo(NULL, NULL, NULL, &found)), EINVAL);
+    CHECK("V117", !found, "a result");
 }
 /* With an argument: as many Requests are turned away as backlog() says, and the process can be asked about it. */
 int main(int argc, char **argv) {
@@ -262,6 +306,8 @@ int main(int argc, char **argv) {
     listener->context = &port;
     nulls();
     addresses();
+    families();
+    queues_of_a_failure();
     options();
     listeners();
     backlog();

@@ -115,7 +115,9 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
 ) -> c_int {
     let mut unresolved = 0;
     let done = minus_one(|| {
-        if result.is_null() {
+        // Nothing asked has no answer (librdmacm, addrinfo.c).
+        let nothing = node.is_null() && service.is_null() && hints.is_null();
+        if result.is_null() || nothing {
             return Err(Errno::EINVAL);
         }
         // SAFETY: a structure of the program's, or null.

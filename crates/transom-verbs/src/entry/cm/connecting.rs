@@ -190,9 +190,13 @@ pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
     })
 }
 
-/// COMM_EST is known already.
-pub(crate) extern "C" fn rdma_notify(_id: *mut rdma_cm_id, _event: c_uint) -> c_int {
-    0
+/// COMM_EST is known already. What there is to hear of it depends on how far the id is (Verbs V173).
+pub(crate) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
+    minus_one(|| {
+        // SAFETY: an id of the program's.
+        unsafe { look(id)? }.id.notify(event)?;
+        Ok(0)
+    })
 }
 
 // ---- extended connection establishment: kept, not sent -------------------------------------------

@@ -29,16 +29,12 @@ use crate::process::PerProcess;
 unsafe fn queue(id: *mut rdma_cm_id, depth: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
     // SAFETY: this function's contract.
     unsafe {
-        let channel = ibv_create_comp_channel((*id).verbs);
-        if channel.is_null() {
-            return Err(Errno::ENOMEM);
-        }
         let depth = c_int::try_from(depth.max(1)).map_err(|_| Errno::EINVAL)?;
-        let cq = ibv_create_cq((*id).verbs, depth, id.cast(), channel, 0);
-        if cq.is_null() {
+        let channel = checked_pointer(ibv_create_comp_channel((*id).verbs))?;
+        let cq = checked_pointer(ibv_create_cq((*id).verbs, depth, id.cast(), channel, 0));
+        let cq = cq.inspect_err(|_| {
             ibv_destroy_comp_channel(channel);
-            return Err(Errno::ENOMEM);
-        }
+        })?;
         Ok((channel, cq))
     }
 }
@@ -195,7 +191,12 @@ pub(crate) unsafe extern "C" fn rdma_create_qp_ex(
 ) -> c_int {
     minus_one(|| {
         // SAFETY: an id and attributes of the program's.
-        unsafe { create_qp(id, attr.as_mut().ok_or(Errno::EINVAL)?)? };
+        unsafe {
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            // Queues that were made for a call that fails are gone: a second call has not asked for them.
+            let asked = *attr;
+            create_qp(id, attr).inspect_err(|_| *attr = asked)?;
+        }
         Ok(0)
     })
 }
