@@ -16,8 +16,8 @@ impl Provider {
     /// `WSPBind`.
     ///
     /// # Errors
-    /// `WSAEADDRNOTAVAIL` if no interface has the address, `WSAEINVAL` for a socket that is bound
-    /// already, `WSAENOTSOCK`, `WSAENETDOWN`.
+    /// `WSAEADDRNOTAVAIL` if no interface has the address, `WSAEFAULT` for one of another family than
+    /// the socket's, `WSAEINVAL` for a socket that is bound already, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn bind(&self, socket: usize, address: SocketAddr) -> Result<()> {
         self.socket(socket)?.bind(address)
     }
@@ -44,8 +44,9 @@ impl Provider {
     /// # Errors
     /// `WSAEWOULDBLOCK` if `FD_CONNECT` is selected: the event has the result. The definitive ones:
     /// `WSAECONNREFUSED` (the peer's program said no), `WSAEHOSTUNREACH`. Others: `WSAETIMEDOUT`, at
-    /// once if no provider's socket listens at the port (a TCP server may); `WSAEADDRINUSE`,
-    /// `WSAEADDRNOTAVAIL`, `WSAEINVAL` for a socket in another state, `WSA_OPERATION_ABORTED` if it
+    /// once if no provider's socket listens at the port (a TCP server may); `WSAEAFNOSUPPORT` for an
+    /// address of another family than the socket's, `WSAEADDRNOTAVAIL` for the wildcard, for port 0 and
+    /// where this side's address is none; `WSAEADDRINUSE`, `WSAEINVAL` for a socket in another state, `WSA_OPERATION_ABORTED` if it
     /// is closed meanwhile, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn connect(&self, socket: usize, peer: SocketAddr) -> Result<()> {
         self.socket(socket)?.connect(peer)

@@ -256,7 +256,11 @@ impl Provider {
             return Err(Error::WSAEINVAL);
         }
         let socket = match token {
-            0 => Socket::new(self)?,
+            0 => {
+                let socket = Socket::new(self)?;
+                lock(&socket.state).is_ipv4 = Some(family == 2);
+                socket
+            }
             token => Socket::taken(self, token)?,
         };
         self.add(&socket);

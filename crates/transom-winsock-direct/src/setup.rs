@@ -43,6 +43,9 @@ impl Socket {
         if !matches!(state.phase, SocketPhase::Created) {
             return Err(Error::WSAEINVAL);
         }
+        if state.is_ipv4.is_some_and(|is_ipv4| is_ipv4 != address.is_ipv4()) {
+            return Err(Error::WSAEFAULT);
+        }
         state.phase = SocketPhase::Bound;
         state.local = Some(address);
         state.adapter = Some(adapter);
@@ -215,6 +218,12 @@ impl Socket {
             let mut state = lock(&self.state);
             if !matches!(state.phase, SocketPhase::Created | SocketPhase::Bound) {
                 return Err(Error::WSAEINVAL); // WSD C-6
+            }
+            if state.is_ipv4.is_some_and(|is_ipv4| is_ipv4 != peer.is_ipv4()) {
+                return Err(Error::WSAEAFNOSUPPORT);
+            }
+            if peer.ip().is_unspecified() || peer.port() == 0 {
+                return Err(Error::WSAEADDRNOTAVAIL);
             }
             let adapter = match &state.adapter {
                 Some(adapter) => adapter.clone(),

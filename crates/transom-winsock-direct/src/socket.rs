@@ -48,6 +48,9 @@ pub(crate) struct Posted {
 pub(crate) struct SocketState {
     pub(crate) phase: SocketPhase,
     pub(crate) local: Option<SocketAddr>,
+    /// The address family that the switch asked for; none for a socket that came by an accept or from
+    /// another process: it has its address.
+    pub(crate) is_ipv4: Option<bool>,
     /// Event object and mask of `WSPEventSelect`.
     pub(crate) select: Option<(usize, i32)>,
     /// `FD_*` that have happened and were not fetched, with the error of a connect.

@@ -153,14 +153,22 @@ impl Started {
                 c(client, name, 16, null(), null_mut(), none, none, &mut 0)
             });
             until("a request", |told| told.set.contains(&listener).then_some(()));
-            let (mut name, mut length) = ([0xee_u8; 32], name_room);
-            let accept = t.accept.unwrap();
-            let s =
-                unsafe { accept(listener, name.as_mut_ptr().cast(), &mut length, None, 0, &mut 0) };
+            let (mut name, accept) = ([0xee_u8; 32], t.accept.unwrap());
+            let accept = |mut length, name: &mut [u8; 32]| {
+                let (at, mut errno) = (name.as_mut_ptr().cast(), 0);
+                let s = unsafe { accept(listener, at, &mut length, None, 0, &mut errno) };
+                (s, length, errno)
+            };
+            // Too little room: nothing is stored, and the request waits on.
+            for room in [8, 15] {
+                let refused = accept(room, &mut name);
+                assert_eq!((refused.0, Error(refused.2)), (INVALID_SOCKET, Error::WSAEFAULT));
+                assert_eq!(name, [0xee; 32], "{room}");
+            }
+            let (s, length, _) = accept(name_room, &mut name);
             assert_ne!(s, INVALID_SOCKET);
             assert_eq!(length, 16, "of the peer's address");
-            let written = usize::try_from(name_room.min(16)).unwrap();
-            assert!(name[written..].iter().all(|byte| *byte == 0xee), "no byte beyond the room");
+            assert!(name[16..].iter().all(|byte| *byte == 0xee), "no byte beyond the address");
             assert_eq!(name[..2], 2_u16.to_ne_bytes());
             assert_eq!(connecting.join().unwrap(), 0);
             (client, s)
@@ -251,7 +259,7 @@ fn o04_completions_and_flags_through_the_entries() {
 fn the_entries_store_no_more_than_there_is_room_for() {
     let provider = start();
     let t = &provider.table;
-    let (_, accepted) = provider.pair(8);
+    let (_, accepted) = provider.pair(16);
     assert_eq!(provider.function(Extension::RdmaWrite, 7), Err(Error::WSAEFAULT));
     // An option has four bytes.
     let (name, get) = (SO_RDMA_THRESHOLD_SIZE, t.get_sock_opt.unwrap());

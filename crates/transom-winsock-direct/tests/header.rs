@@ -19,7 +19,7 @@ fn library() -> std::path::PathBuf {
         .expect("libtransom_winsock_direct.a beside the test")
 }
 
-/// WSD 2.4: a switch in C chooses what is offered, and asks why it was refused.
+/// WSD 2.4, L-3, O-1: a switch in C chooses what is offered, and asks why it was refused.
 #[test]
 fn w01_a_switch_in_c_chooses_offers_and_reads_refusals() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -3,6 +3,8 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod common;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use common::*;
 use transom_winsock_direct::abi::*;
 use transom_winsock_direct::{Direction, Error, Handle};
@@ -109,6 +111,10 @@ fn w13_errors_of_connect() {
 }
 
 /// WSD S-2, S-4, C-6, C-8, L-9: what sockets are asked for in the wrong state.
+fn anywhere(like: SocketAddr) -> IpAddr {
+    if like.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 #[test]
 fn s02_sockets_are_of_one_kind_and_one_state() {
     let two = Two::new();
@@ -128,6 +134,18 @@ fn s02_sockets_are_of_one_kind_and_one_state() {
     assert_eq!(two.b.provider.listen(two.listener, 9), Ok(()), "L-9: another backlog");
     let elsewhere = provider.bind(two.a.socket(), "192.0.2.1:0".parse().unwrap());
     assert_eq!(elsewhere, Err(Error::WSAEADDRNOTAVAIL), "not an address of this machine");
+    let (v4, v6) = ("127.0.0.1:9".parse().unwrap(), "[::1]:9".parse().unwrap());
+    for (family, other, own) in [(2, v6, v4), (10, v4, v6), (23, v4, v6)] {
+        let socket = provider.open_socket((family, 1, 6), 0, 1).unwrap();
+        assert_eq!(provider.bind(socket, other), Err(Error::WSAEFAULT), "{family}");
+        assert_eq!(provider.connect(socket, other), Err(Error::WSAEAFNOSUPPORT), "{family}");
+        for none in [SocketAddr::new(own.ip(), 0), SocketAddr::new(anywhere(own), 9)] {
+            assert_eq!(provider.connect(socket, none), Err(Error::WSAEADDRNOTAVAIL), "{none}");
+        }
+        if family == 2 {
+            assert_eq!(provider.bind(socket, nowhere), Ok(()), "the refusals changed nothing");
+        }
+    }
     let taken = two.b.provider.local_address(two.listener).unwrap();
     let second = two.b.socket();
     assert_eq!(two.b.provider.bind(second, taken), Ok(()));

@@ -99,7 +99,12 @@ int main(int argc, char **argv) {
     CHECK(table.lpWSPEventSelect(client, (WSAEVENT)8, FD_CONNECT, &error) == 0);
     CHECK(table.lpWSPConnect(client, (struct sockaddr *)&at, sizeof at, NULL, NULL, NULL, NULL, &error) == SOCKET_ERROR);
     CHECK(error == WSAEWOULDBLOCK);
+    /* too little room for the peer's address: the request waits on */
     SOCKET accepted;
+    struct sockaddr_in from;
+    int room = sizeof from - 1;
+    CHECK(table.lpWSPAccept(listener, (struct sockaddr *)&from, &room, NULL, 0, &error) == INVALID_SOCKET);
+    CHECK(error == WSAEFAULT);
     do {
         accepted = table.lpWSPAccept(listener, NULL, NULL, NULL, 0, &error);
         CHECK(accepted != INVALID_SOCKET || error == WSAEWOULDBLOCK);
@@ -109,6 +114,12 @@ int main(int argc, char **argv) {
         CHECK(table.lpWSPEnumNetworkEvents(client, NULL, &events, &error) == 0);
     } while (!(events.lNetworkEvents & FD_CONNECT));
     CHECK(events.iErrorCode[FD_CONNECT_BIT] == 0);
+
+    /* no buffers */
+    WSAOVERLAPPED unused = {.hEvent = (WSAEVENT)1};
+    DWORD none;
+    CHECK(table.lpWSPSend(client, NULL, 1, &none, 0, &unused, NULL, NULL, &error) == SOCKET_ERROR);
+    CHECK(error == WSAEFAULT);
 
     /* no refusal yet */
     char text[1024];

@@ -30,8 +30,11 @@ unsafe fn transfer<B: Copy, T>(
 ) -> Result<(Vec<T>, Operation)> {
     // SAFETY: this function's contract.
     let operation = unsafe { Operation::new(overlapped) }.ok_or(Error::WSAEINVAL)?;
-    if !routine.is_null() || buffers.is_null() || count as usize > BUFFERS_LIMIT {
+    if !routine.is_null() || count as usize > BUFFERS_LIMIT {
         return Err(Error::WSAEINVAL);
+    }
+    if buffers.is_null() {
+        return Err(Error::WSAEFAULT);
     }
     // SAFETY: this function's contract.
     let buffers = unsafe { std::slice::from_raw_parts(buffers, count as usize) };

@@ -48,6 +48,14 @@ pub(super) unsafe extern "C" fn accept(
     // SAFETY: the switch's pointers, as the interface has them.
     unsafe {
         entry(errno, INVALID_SOCKET, |provider| {
+            // Too little room is said before a request is taken: it would be lost (WSD L-3).
+            if let Some(length) = length.as_ref()
+                && !name.is_null()
+                && let Ok(local) = provider.local_address(s)
+                && usize::try_from(*length).unwrap_or(0) < socket_address::encode(local).len()
+            {
+                return Err(Error::WSAEFAULT);
+            }
             let (socket, peer) = provider.accept(s, |peer| ask(condition, data, peer))?;
             let bytes = socket_address::encode(peer);
             if let Some(length) = length.as_mut()
