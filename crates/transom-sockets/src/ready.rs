@@ -102,10 +102,18 @@ pub(crate) fn besides(session: &Session<'_>) -> Ready {
 }
 
 /// The kernel's events for a socket whose bytes come over TCP: the end of the peer's direction is the end of both, if
-/// this one has ended in the ring.
-pub(crate) fn with_own_end(session: &Session<'_>, events: u32) -> u32 {
-    let ended = events & interest::RDHUP != 0 && session.has_finished();
-    events | if ended { interest::HUP } else { 0 }
+/// this one has ended in the ring, and a peer that has closed may have left bytes of the ring unread.
+pub(crate) fn with_own_end(held: &Socket, session: &Session<'_>, fd: c_int, events: u32) -> u32 {
+    if events & interest::RDHUP == 0 {
+        return events;
+    }
+    let mut all = events | if session.has_finished() { interest::HUP } else { 0 };
+    // A peer that has changed to its ring ends its direction there: this is its close.
+    let changed = session.sends_by_ring() && matches!(session.road_in(), Ok(Road::Tcp(Some(_))));
+    if changed && held.look_at_tcp(fd) && (held.was_refused() || stream::is_reset(held, session)) {
+        all |= interest::HUP | if held.was_reported() { 0 } else { interest::ERR };
+    }
+    all
 }
 
 /// How long a thread may sleep that the peer cannot wake for what it waits for, because its bytes come over TCP still:
@@ -439,8 +447,8 @@ impl Poll<'_> {
                         Some(ready) => ready.events as c_short & (entry.events | always),
                         None => {
                             let of_kernel = u32::from(asked.revents.cast_unsigned());
-                            let found =
-                                with_own_end(&session, of_kernel | besides(&session).events);
+                            let found = with_own_end(held, &session, entry.fd, of_kernel)
+                                | besides(&session).events;
                             found as c_short & (entry.events | always)
                         }
                     }

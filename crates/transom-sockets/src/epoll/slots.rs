@@ -529,7 +529,7 @@ impl Slots {
             0
         } else {
             // Bytes come over TCP: the kernel's answer is the program's, but for room in the ring.
-            let known = ready::with_own_end(&session, found);
+            let known = ready::with_own_end(socket, &session, fd, found);
             let mut events = known & (wanted | interest::ERR | interest::HUP);
             let room = interest::OUT | interest::WRNORM;
             let rooms = session.sends_by_ring() && events & room != 0;
