@@ -2,7 +2,7 @@
 
 use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Role, Time};
 
-use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase, ReceiveWait};
+use super::{CLOSE_WITHIN, Connection, ConnectionPhase, LinkEnd, ReceiveWait};
 use crate::dialect::PeerGone;
 use crate::exec::Outcome;
 use crate::queue::Progress;
@@ -68,8 +68,9 @@ impl Connection {
             // The dialect has kept the requests of a connection that the peer ended.
             self.flush_execution(cx, 0);
         }
+        let opened = self.has_opened();
         if let Some(execution) = &mut self.execution
-            && self.opened
+            && opened
         {
             execution.pair.enter(QueuePairState::Disconnected);
         }
@@ -80,10 +81,12 @@ impl Connection {
     /// follows.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         let awaits = self.config.dialect.peer_gone == PeerGone::Await;
-        if self.ended.is_none() && self.phase == Phase::Setup && awaits {
+        if self.ended.is_none() && self.phase == ConnectionPhase::Setup && awaits {
             self.outlived = true;
             self.end(cx, EndReason::Flushed, 0);
-        } else if self.ended.is_none() && matches!(self.phase, Phase::Open | Phase::Refusing) {
+        } else if self.ended.is_none()
+            && matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Refusing)
+        {
             self.end(cx, EndReason::Flushed, 0);
         } else {
             self.flush_execution(cx, 0);
@@ -105,7 +108,7 @@ impl Connection {
         if self.ended.is_some() {
             return;
         }
-        if self.phase == Phase::Open {
+        if self.phase == ConnectionPhase::Open {
             self.wire.fail(cx.now);
         }
         self.end(cx, reason, 0);
@@ -113,7 +116,7 @@ impl Connection {
 
     /// The link has ended, and everything that came before was [received](Connection::receive).
     pub fn link_closed(&mut self, cx: &mut Cx<'_>, how: LinkEnd) {
-        if self.phase == Phase::Closed {
+        if self.phase == ConnectionPhase::Closed {
             return;
         }
         // A frame cut short makes no difference to what the sides see of each other's end.
@@ -133,7 +136,7 @@ impl Connection {
             LinkEnd::TimedOut => self.time_out(cx),
             LinkEnd::Failed(status) => self.end(cx, EndReason::Link(status), 0),
         }
-        self.enter(Phase::Closed);
+        self.enter(ConnectionPhase::Closed);
     }
 
     /// The peer is lost: the oldest request that it owes an answer times out, the rest are canceled.
@@ -150,7 +153,7 @@ impl Connection {
     /// Whether a peer that fails, or is lost, fails a request of this side: none that was posted behind the
     /// end, and where requests outlive connections, none that waits for its connection (Verbs V77).
     fn fails_with_peer(&self) -> bool {
-        let waits = self.config.dialect.peer_gone == PeerGone::Await && !self.opened;
+        let waits = self.config.dialect.peer_gone == PeerGone::Await && !self.has_opened();
         self.ended.is_none() && !waits && !self.is_unreliable()
     }
 
@@ -196,10 +199,10 @@ impl Connection {
         self.refused = Some(refused);
         let itself = self.config.role == Role::Itself;
         let waits = if itself { blamed } else { self.wire.owes_answers() };
-        if self.phase != Phase::Open || !waits {
+        if self.phase != ConnectionPhase::Open || !waits {
             return self.end(cx, EndReason::Refused, denial);
         }
-        self.enter(Phase::Refusing);
+        self.enter(ConnectionPhase::Refusing);
         if itself {
             // The answers come back here: the end is that of any request that fails in its turn.
             self.retire(cx);
@@ -269,13 +272,14 @@ impl Connection {
         self.wire.flush(cx.now);
         self.close(cx.now);
         let in_order = matches!(reason, EndReason::Disconnected | EndReason::Flushed);
-        self.lingers = (in_order && self.opened && !self.has_extension()).then_some(cx.now);
+        self.lingers = (in_order && self.has_opened() && !self.has_extension()).then_some(cx.now);
         cx.memory.close_connection(self.config.id, cx.now.0);
         self.outlived |= self.may_be_outlived(reason);
+        let opened = self.has_opened();
         if let Some(execution) = &mut self.execution {
             if self.outlived {
                 execution.part(cx.effects, cx.shared);
-            } else if self.opened || self.config.role == Role::Passive {
+            } else if opened || self.config.role == Role::Passive {
                 cx.memory.close_queue_pair(execution.number, cx.now.0);
                 let _ = execution.retire(cx.effects);
                 execution.pair.enter(QueuePairState::Error);
@@ -310,7 +314,7 @@ impl Connection {
     /// The dialect leaves the requests of a connection that the peer ended to the program.
     fn keeps(&self, reason: EndReason) -> bool {
         self.outlived
-            || self.opened
+            || self.has_opened()
                 && reason == EndReason::PeerDisconnected
                 && self.config.dialect.peer_gone == PeerGone::Keep
     }
@@ -357,8 +361,11 @@ impl Connection {
     }
 
     pub(super) fn close(&mut self, now: Time) {
-        if matches!(self.phase, Phase::Setup | Phase::Open | Phase::Refusing) {
-            self.enter(Phase::Closing);
+        if matches!(
+            self.phase,
+            ConnectionPhase::Setup | ConnectionPhase::Open | ConnectionPhase::Refusing
+        ) {
+            self.enter(ConnectionPhase::Closing);
             self.close_by = Some(now.after(CLOSE_WITHIN));
         }
     }

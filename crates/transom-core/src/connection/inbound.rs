@@ -7,7 +7,7 @@ use transom_wire::{
 };
 
 use super::ending::{Refused, refusal_event};
-use super::{Attention, Connection, Phase, Received};
+use super::{Attention, Connection, ConnectionPhase, Received};
 use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
 use crate::exec::{Arrival, Value};
@@ -17,6 +17,19 @@ use crate::{
     CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, HostMemory,
     QueuePairEvent, QueuePairKind, QueuePairState, Status,
 };
+
+/// The fate of the messages that come from the peer.
+#[derive(Debug)]
+pub(super) enum Intake {
+    /// Each is taken.
+    Reading,
+    /// A message waits for a receive, and those behind it wait, too.
+    Paused(Paused),
+    /// The one that is coming in is dropped to its end.
+    Dropping,
+    /// No more bytes are read: those that wait for a queue pair are as many as may wait.
+    Held,
+}
 
 /// A message that found no receive. Plain peers know no credits; between Transoms the sender holds
 /// the message instead.
@@ -192,10 +205,11 @@ impl Connection {
         }
         if self.awaits_queue_pair() {
             // Kept, but no more than this, so that the end behind it is seen.
-            self.held = frames.waiting() >= MOST_HELD;
+            let held = frames.waiting() >= MOST_HELD;
+            self.intake = if held { Intake::Held } else { Intake::Reading };
             return false;
         }
-        self.paused.is_none()
+        !self.is_paused()
     }
 
     /// Our own messages up to `done` were executed, and there may be other news of them.
@@ -232,9 +246,9 @@ impl Connection {
     /// what is refused.
     fn drops_all(&self) -> bool {
         match self.phase {
-            Phase::Closing | Phase::Closed => true,
-            Phase::Refusing => self.config.role != Role::Itself,
-            Phase::Setup | Phase::Open => false,
+            ConnectionPhase::Closing | ConnectionPhase::Drained | ConnectionPhase::Closed => true,
+            ConnectionPhase::Refusing => self.config.role != Role::Itself,
+            ConnectionPhase::Setup | ConnectionPhase::Open => false,
         }
     }
 
@@ -279,7 +293,7 @@ impl Connection {
     }
 
     fn handle(&mut self, cx: &mut Cx<'_>, event: Event<'_>) {
-        let refusing = self.phase == Phase::Refusing;
+        let refusing = self.phase == ConnectionPhase::Refusing;
         match event {
             Event::ReadRequest { .. } | Event::Atomic { .. } if refusing => {
                 let _ = self.wire.decline(Operation::Read);
@@ -323,7 +337,7 @@ impl Connection {
             }
             Event::Write { token, address, payload, last, immediate } => {
                 self.used(cx);
-                if !self.dropping {
+                if !self.is_dropping() {
                     self.write(cx, token, address, payload, last.then_some(immediate));
                 }
                 self.drop_rest(cx, Operation::Write, last, immediate.is_some());
@@ -331,9 +345,9 @@ impl Connection {
             Event::Send { offset, payload, last, solicited, invalidate, immediate } => {
                 self.used(cx);
                 let send = Send { offset, last, solicited, invalidate, immediate };
-                if !self.dropping && !self.send(cx, send, payload) {
+                if !self.is_dropping() && !self.send(cx, send, payload) {
                     if self.has_waited(cx) {
-                        self.dropping = true;
+                        self.intake = Intake::Dropping;
                     } else {
                         self.park(cx, send, payload);
                     }
@@ -429,8 +443,8 @@ impl Connection {
         last: bool,
         receives: bool,
     ) {
-        if self.dropping && last {
-            (self.dropping, self.written) = (false, 0);
+        if self.is_dropping() && last {
+            (self.intake, self.written) = (Intake::Reading, 0);
             self.taken += u64::from(receives);
             self.executed(cx, operation);
         }
@@ -449,11 +463,11 @@ impl Connection {
     pub(super) fn drop_paused(&mut self, cx: &mut Cx<'_>) {
         match self.take_paused() {
             Some(Paused { what: Waiting::Send(send, _), .. }) => {
-                self.dropping = true;
+                self.intake = Intake::Dropping;
                 self.drop_rest(cx, Operation::Send, send.last, true);
             }
             Some(Paused { what: Waiting::Write(..), .. }) => {
-                self.dropping = true;
+                self.intake = Intake::Dropping;
                 self.drop_rest(cx, Operation::Write, true, true);
             }
             None => {}
@@ -463,7 +477,7 @@ impl Connection {
     /// The peer uses the connection: it is established, whatever else was agreed
     /// (ND2 4.1, 4.7.2 "or first data").
     fn used(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Setup && self.execution.is_some() {
+        if self.phase == ConnectionPhase::Setup && self.execution.is_some() {
             self.open(cx);
         }
         self.see_message();
@@ -637,7 +651,7 @@ impl Connection {
                 };
                 let denial = self.record(cx, None, cause);
                 if self.is_unreliable() {
-                    self.dropping = true;
+                    self.intake = Intake::Dropping;
                     return true;
                 }
                 let (operation, since) = (Operation::Invalidate, cx.now);
@@ -697,7 +711,7 @@ impl Connection {
         let denial = self.record(cx, context, cause);
         if self.is_unreliable() {
             // The receive waits for the next Send.
-            self.dropping = true;
+            self.intake = Intake::Dropping;
             return;
         }
         let (operation, receive, since) = (Operation::Send, Some(status), cx.now);
@@ -706,8 +720,8 @@ impl Connection {
 
     /// The message that waits has waited long enough: nothing completes here (ND2 4.5).
     pub(super) fn refuse_parked(&mut self, cx: &mut Cx<'_>, cause: DenialCause) {
-        let operation = match &self.paused {
-            Some(Paused { what: Waiting::Write(..), .. }) => Operation::Write,
+        let operation = match &self.intake {
+            Intake::Paused(Paused { what: Waiting::Write(..), .. }) => Operation::Write,
             _ => Operation::Send,
         };
         let denial = self.record(cx, None, cause);
@@ -718,14 +732,30 @@ impl Connection {
 
     /// A message waits for a receive.
     fn pause(&mut self, paused: Paused) {
-        self.paused = Some(paused);
+        self.intake = Intake::Paused(paused);
         self.attention.set(Attention::PAUSED);
     }
 
     /// No message waits for a receive any more.
     pub(super) fn take_paused(&mut self) -> Option<Paused> {
+        if !self.is_paused() {
+            return None;
+        }
         self.attention.clear(Attention::PAUSED);
-        self.paused.take()
+        match std::mem::replace(&mut self.intake, Intake::Reading) {
+            Intake::Paused(paused) => Some(paused),
+            _ => None,
+        }
+    }
+
+    /// Whether a message of the peer's waits for a receive.
+    pub(super) fn is_paused(&self) -> bool {
+        matches!(self.intake, Intake::Paused(_))
+    }
+
+    /// Whether the message that is coming in is dropped to its end.
+    fn is_dropping(&self) -> bool {
+        matches!(self.intake, Intake::Dropping)
     }
 
     /// Try the message that waits for a receive, if one does.
@@ -739,7 +769,7 @@ impl Connection {
     #[cold]
     fn resume_paused(&mut self, cx: &mut Cx<'_>) {
         let Some(paused) = self.take_paused() else { return };
-        let waits = matches!(self.phase, Phase::Open | Phase::Setup)
+        let waits = matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Setup)
             && match &paused.what {
                 Waiting::Send(send, payload) => !self.send(cx, *send, Bytes::Own(payload)),
                 Waiting::Write(immediate, length) => !self.notify(cx, *immediate, *length),
@@ -816,7 +846,7 @@ impl Connection {
         let guess = matches!(&cause, DenialCause::Peer(denial) if denial.is_guess());
         let denial = self.record(cx, None, cause);
         if self.is_unreliable() && !guess {
-            self.dropping = true;
+            self.intake = Intake::Dropping;
             return;
         }
         self.refused(cx, operation, class, denial);
@@ -844,7 +874,7 @@ impl Connection {
     /// Whether the program may post already.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.phase == ConnectionPhase::Open
             && self
                 .execution
                 .as_ref()

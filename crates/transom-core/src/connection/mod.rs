@@ -24,7 +24,7 @@ use crate::{
     ConnectionEvent, Cx, DenialCause, Dialect, End, EndReason, Execution, QueuePairEvent, Status,
 };
 use ending::Refused;
-use inbound::Paused;
+use inbound::Intake;
 
 /// How long an ended connection may take to write what the protocol still has to say, and to read
 /// what the peer had under way.
@@ -51,7 +51,7 @@ pub struct ConnectionConfig {
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// Start-up.
     Setup,
     /// Messages flow.
@@ -61,6 +61,8 @@ enum Phase {
     Refusing,
     /// Over: what the wire still has to say is written, what comes in is thrown away.
     Closing,
+    /// Over, and everything that may be written has been.
+    Drained,
     /// The link is gone.
     Closed,
 }
@@ -148,7 +150,7 @@ pub enum LinkWish {
 pub struct Connection {
     config: ConnectionConfig,
     wire: Box<dyn Wire>,
-    phase: Phase,
+    phase: ConnectionPhase,
     attention: Attention,
     execution: Option<Execution>,
     /// The byte of this side's front for the peer's ([`Wire::set_front_byte`]).
@@ -157,10 +159,7 @@ pub struct Connection {
     ended: Option<End>,
     /// The message that is refused as soon as nothing is owed before it.
     refused: Option<Refused>,
-    /// A message of the peer's waits for a receive.
-    paused: Option<Paused>,
-    /// The message that is coming in is dropped to its end.
-    dropping: bool,
+    intake: Intake,
     /// Messages that needed a receive, taken or dropped, where they are not reliable; and since when
     /// they have found none.
     taken: u64,
@@ -181,12 +180,6 @@ pub struct Connection {
     close_by: Option<Time>,
     /// Since when a plain peer is given time to finish.
     lingers: Option<Time>,
-    /// No more bytes are read: those that wait for a queue pair are as many as may wait.
-    held: bool,
-    /// Nothing but the wire's own frames may leave, and one that was not came up.
-    muted: bool,
-    /// Messages have flowed, or could have.
-    opened: bool,
     /// The connection has ended, and its queue pair goes on without it.
     outlived: bool,
     /// A first message of the peer's has come.
@@ -221,15 +214,14 @@ impl Connection {
         Connection {
             config,
             wire,
-            phase: Phase::Setup,
+            phase: ConnectionPhase::Setup,
             attention: Attention::NEW,
             execution: None,
             front_byte: None,
             facts: None,
             ended: None,
             refused: None,
-            paused: None,
-            dropping: false,
+            intake: Intake::Reading,
             taken: 0,
             none_since: None,
             target: None,
@@ -241,9 +233,6 @@ impl Connection {
             owing: now,
             close_by: None,
             lingers: None,
-            held: false,
-            muted: false,
-            opened: false,
             outlived: false,
             message_seen: false,
             events: [None; 2],
@@ -263,17 +252,19 @@ impl Connection {
         ConnectionOverview {
             id: self.id(),
             state: match self.phase {
-                Phase::Setup => "starting",
-                Phase::Open => "open",
-                Phase::Refusing | Phase::Closing => "ending",
-                Phase::Closed => "over",
+                ConnectionPhase::Setup => "starting",
+                ConnectionPhase::Open => "open",
+                ConnectionPhase::Refusing | ConnectionPhase::Closing | ConnectionPhase::Drained => {
+                    "ending"
+                }
+                ConnectionPhase::Closed => "over",
             },
             queue_pair: execution.map(|execution| execution.number),
             reads: execution.map_or(0, |execution| execution.reads),
             credit: self.wire.credit(),
             waits_for_peer: self.attention.has(Attention::WAITS),
             time_outs: self.time_outs(),
-            peer_waits_for_receive: self.paused.is_some(),
+            peer_waits_for_receive: self.is_paused(),
         }
     }
 
@@ -339,7 +330,7 @@ impl Connection {
         wire: Box<dyn Wire>,
         request: Option<(ReadLimits, &[u8])>,
     ) -> Result<(), Status> {
-        if self.phase != Phase::Setup || self.ended.is_some() {
+        if self.phase != ConnectionPhase::Setup || self.ended.is_some() {
             return Err(Status::InvalidState);
         }
         self.wire = wire;
@@ -361,7 +352,7 @@ impl Connection {
             let denial = self.record(cx, None, DenialCause::Violation(violation));
             self.end(cx, EndReason::Violation, denial);
         }
-        self.enter(Phase::Closed);
+        self.enter(ConnectionPhase::Closed);
     }
 
     /// Passive side: accept the request.
@@ -379,11 +370,13 @@ impl Connection {
 
     /// A queue pair takes over a connection that was made without one.
     pub(crate) fn join(&mut self, cx: &mut Cx<'_>, mut execution: Execution) {
-        if self.phase == Phase::Open {
+        if self.phase == ConnectionPhase::Open {
             execution.open();
         }
         self.set_execution(Some(execution));
-        self.held = false;
+        if let Intake::Held = self.intake {
+            self.intake = Intake::Reading;
+        }
         self.announce(cx);
     }
 
@@ -391,7 +384,7 @@ impl Connection {
     /// peer's is taken meanwhile, but its end.
     #[must_use]
     pub fn awaits_queue_pair(&self) -> bool {
-        self.phase == Phase::Open && self.execution.is_none()
+        self.phase == ConnectionPhase::Open && self.execution.is_none()
     }
 
     /// The half that came with an Accept that failed.
@@ -473,18 +466,23 @@ impl Connection {
         self.execution.as_ref().is_some_and(|execution| execution.is_unreliable())
     }
 
+    /// Whether messages have flowed, or could have.
+    fn has_opened(&self) -> bool {
+        self.facts.is_some()
+    }
+
     fn unused(&self) -> bool {
-        !self.opened && self.config.role != Role::Passive
+        !self.has_opened() && self.config.role != Role::Passive
     }
 
     /// Messages flow from now on.
     fn open(&mut self, cx: &mut Cx<'_>) {
-        if self.phase != Phase::Setup {
+        if self.phase != ConnectionPhase::Setup {
             return;
         }
-        self.enter(Phase::Open);
-        self.opened = true;
+        self.enter(ConnectionPhase::Open);
         self.facts = self.wire.facts();
+        debug_assert!(self.has_opened(), "a wire that is open knows what was agreed");
         self.attention.put(Attention::PLAIN, !self.has_extension());
         self.heard = cx.now;
         if let Some(execution) = &mut self.execution {
@@ -500,10 +498,11 @@ impl Connection {
     #[must_use]
     pub fn wants_write(&self) -> bool {
         match self.phase {
-            Phase::Closed => false,
-            Phase::Closing => !self.muted && self.wire.has_output(),
-            Phase::Setup | Phase::Refusing => self.wire.has_output(),
-            Phase::Open => {
+            ConnectionPhase::Drained | ConnectionPhase::Closed => false,
+            ConnectionPhase::Setup | ConnectionPhase::Refusing | ConnectionPhase::Closing => {
+                self.wire.has_output()
+            }
+            ConnectionPhase::Open => {
                 self.wire.has_output()
                     || self.execution.as_ref().is_some_and(|execution| {
                         execution.under_way.is_some()
@@ -555,9 +554,9 @@ impl Connection {
     }
 
     /// Go on to another phase.
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, phase: ConnectionPhase) {
         self.phase = phase;
-        let flows = phase == Phase::Open && self.execution.is_some();
+        let flows = phase == ConnectionPhase::Open && self.execution.is_some();
         self.attention.put(Attention::CLOSED, !flows);
     }
 
@@ -578,17 +577,27 @@ impl Connection {
     /// Whether to read from the link: not while a message waits for a receive, or for a queue pair.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.paused.is_none() && !(self.held && self.awaits_queue_pair())
+        match self.intake {
+            Intake::Reading | Intake::Dropping => true,
+            Intake::Paused(_) => false,
+            Intake::Held => !self.awaits_queue_pair(),
+        }
     }
 
     /// The driver's next step with the link once its buffer is empty.
     #[must_use]
     pub fn link_wish(&self) -> LinkWish {
         match self.phase {
-            Phase::Setup | Phase::Open | Phase::Refusing => LinkWish::Keep,
-            Phase::Closing if self.wants_write() || self.lingers.is_some() => LinkWish::Keep,
-            Phase::Closing => LinkWish::Finish,
-            Phase::Closed => LinkWish::Close,
+            ConnectionPhase::Setup | ConnectionPhase::Open | ConnectionPhase::Refusing => {
+                LinkWish::Keep
+            }
+            ConnectionPhase::Closing | ConnectionPhase::Drained
+                if self.wants_write() || self.lingers.is_some() =>
+            {
+                LinkWish::Keep
+            }
+            ConnectionPhase::Closing | ConnectionPhase::Drained => LinkWish::Finish,
+            ConnectionPhase::Closed => LinkWish::Close,
         }
     }
 

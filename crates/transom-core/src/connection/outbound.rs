@@ -7,7 +7,7 @@ use transom_wire::{
 };
 
 use super::ending::refusal_event;
-use super::{Attention, Connection, ConnectionConfig, Phase, Quiet, ReceiveWait};
+use super::{Attention, Connection, ConnectionConfig, ConnectionPhase, Quiet, ReceiveWait};
 use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::PeerGone;
 use crate::local::LocalActor;
@@ -78,12 +78,13 @@ impl Connection {
         loop {
             self.start_all(cx);
             self.refuse_if_answered(cx);
-            if self.phase == Phase::Closed || self.muted || out.room() == 0 {
+            let over = matches!(self.phase, ConnectionPhase::Drained | ConnectionPhase::Closed);
+            if over || out.room() == 0 {
                 break;
             }
             let Some(frame) = self.wire.next_frame(cx.now) else {
-                if self.phase == Phase::Closing {
-                    self.muted = true;
+                if self.phase == ConnectionPhase::Closing {
+                    self.enter(ConnectionPhase::Drained);
                 } else if self.poll(cx) {
                     // Sending has changed the wire's state: a request that waited may start.
                     self.announce(cx);
@@ -91,9 +92,9 @@ impl Connection {
                 }
                 break;
             };
-            if self.phase == Phase::Closing && frame.payload != Payload::None {
+            if self.phase == ConnectionPhase::Closing && frame.payload != Payload::None {
                 // The requests have completed: their memory is the program's again (ND2 4.9).
-                self.muted = true;
+                self.enter(ConnectionPhase::Drained);
                 break;
             }
             self.emit(cx, &frame, out);
@@ -335,7 +336,7 @@ impl Connection {
         }
         if torn {
             // Half a frame is out: nothing further can be said on this link.
-            self.enter(Phase::Closed);
+            self.enter(ConnectionPhase::Closed);
         }
     }
 

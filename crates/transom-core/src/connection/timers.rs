@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use transom_wire::Time;
 
-use super::{CLOSE_WITHIN, Connection, LinkEnd, Phase, QUIET, QUIET_WITHIN, ReceiveWait};
+use super::inbound::Intake;
+use super::{CLOSE_WITHIN, Connection, ConnectionPhase, LinkEnd, QUIET, QUIET_WITHIN, ReceiveWait};
 use crate::{ConnectionEvent, Cx, DenialCause, EndReason, QueuePairKind};
 
 /// Silence that is noticed so much after its time is our own: this process, or its machine, stood
@@ -23,7 +24,7 @@ impl Connection {
     /// When [`on_deadline`](Connection::on_deadline) wants to be called next.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        if self.phase == Phase::Closed {
+        if self.phase == ConnectionPhase::Closed {
             return None;
         }
         let wire = self.wire.deadline();
@@ -34,7 +35,7 @@ impl Connection {
 
     /// The ends of the time-outs that run, in the order of [`TIME_OUTS`](super::TIME_OUTS).
     pub(super) fn time_outs(&self) -> [Option<Time>; super::TIME_OUTS.len()] {
-        if self.phase == Phase::Closed {
+        if self.phase == ConnectionPhase::Closed {
             return [None; super::TIME_OUTS.len()];
         }
         let (silent, parked) = (self.silent_at(), self.parked_until());
@@ -62,7 +63,7 @@ impl Connection {
     /// When a peer that owes something has been silent for too long.
     fn silent_at(&self) -> Option<Time> {
         // While a Send waits for a receive here, nothing is read: that is not the peer's silence.
-        if self.phase != Phase::Open || self.paused.is_some() {
+        if self.phase != ConnectionPhase::Open || self.is_paused() {
             return None;
         }
         if !self.execution.as_ref()?.owes() {
@@ -78,7 +79,7 @@ impl Connection {
 
     /// Until when a Send of a plain peer may wait for a receive here.
     fn parked_until(&self) -> Option<Time> {
-        let paused = self.paused.as_ref()?;
+        let Intake::Paused(paused) = &self.intake else { return None };
         let execution = self.execution.as_ref()?;
         // The sender of an XRC message knows nothing of receives, so its own limit does not run.
         if execution.is_unreliable() || execution.kind == QueuePairKind::XrcReceive {
@@ -94,7 +95,7 @@ impl Connection {
     pub fn on_deadline(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let due = |time: Option<Time>| time.is_some_and(|time| time <= now);
-        if self.phase == Phase::Closed {
+        if self.phase == ConnectionPhase::Closed {
             return;
         }
         if due(self.lingers_until()) {
@@ -105,7 +106,7 @@ impl Connection {
         }
         if due(self.close_by) {
             // The peer does not read what we have to say, or does not close.
-            self.enter(Phase::Closed);
+            self.enter(ConnectionPhase::Closed);
             cx.effects.event(ConnectionEvent::Parted(LinkEnd::TimedOut));
             return;
         }
@@ -120,7 +121,7 @@ impl Connection {
         if due(self.wire.deadline())
             && let Err(violation) = self.wire.on_deadline(cx.now)
         {
-            let setup = self.phase == Phase::Setup;
+            let setup = self.phase == ConnectionPhase::Setup;
             let denial = self.record(cx, None, DenialCause::Violation(violation));
             let reason = if setup { EndReason::TimedOut } else { EndReason::Violation };
             self.end(cx, reason, denial);
@@ -134,7 +135,7 @@ impl Connection {
             self.resume(cx);
             if self.is_unreliable() {
                 self.drop_paused(cx);
-            } else if self.paused.is_some() {
+            } else if self.is_paused() {
                 let cause = DenialCause::Other("a Send of the peer found no receive in time");
                 return self.refuse_parked(cx, cause);
             }
