@@ -48,6 +48,8 @@ impl Attention {
     pub const SHARED: u32 = 1 << 22;
     /// Driver: events wait behind the last pass.
     pub const BEHIND: u32 = 1 << 23;
+    /// Driver: the last pass has ended with more to send.
+    pub const MORE: u32 = 1 << 24;
 
     pub(crate) const NEW: Attention = Attention(Attention::CLOSED);
 

@@ -527,6 +527,13 @@ impl Connection {
         &mut self.attention
     }
 
+    /// Whether one of these states is on.
+    #[must_use]
+    #[inline]
+    pub fn has_attention(&self, bits: u32) -> bool {
+        self.attention.has(bits)
+    }
+
     /// Whether nothing is unusual: nothing has begun, waits, or is owed, but requests that have gone out and
     /// their outcome, so that a message needs no more than [`transmit`](Connection::transmit) and
     /// [`receive_frames`](Connection::receive_frames).

@@ -40,6 +40,7 @@ use event_queue::{EventQueue, Owner};
 use notifications::Notifications;
 use pass::Pass;
 use queues::{Queues, QueuesOverview};
+use rearm::{AtomicInterest, Interest};
 use rings::Rings;
 use silence::Silence;
 use work::{LeftWork, Work};
@@ -56,7 +57,8 @@ use super::schedule::sync;
 use super::schedule::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
 use crate::{
-    Connection, ConnectionOverview, DenialCause, DenialRecord, Denials, EndReason, Status,
+    Attention, Connection, ConnectionOverview, DenialCause, DenialRecord, Denials, EndReason,
+    Status,
 };
 
 /// Bytes queued for a link at a time, which one system call tries to write: enough for a few of the
@@ -75,14 +77,12 @@ pub(crate) struct Link {
     left: LeftWork,
     /// The thread that is responsible for the next look.
     pub(crate) watch: Watch,
-    /// Output waits for room in the socket.
-    pub(crate) stuck: AtomicBool,
+    /// The events that a thread which sleeps waits for.
+    interest: AtomicInterest,
     /// A pass of [`Work::SERVE`] was made, and the one of [`Work::REST`] has not come.
     served: AtomicBool,
     /// A pass ended with something to read, and no descriptor will say so.
     unread: AtomicBool,
-    /// Nothing is read for now: a message of the peer's waits for a receive. A thread that sleeps sees this.
-    read_paused: AtomicBool,
     /// The link is torn down: no thread makes a pass over it.
     gone: AtomicBool,
     /// The peer, if it was identified as the link came in.
@@ -98,8 +98,6 @@ pub(crate) struct Link {
 pub(crate) struct LinkState {
     pub(crate) connection: Connection,
     pub(crate) qp: Option<Arc<dyn Queues>>,
-    /// The queue pair takes its receives from a shared queue.
-    pub(crate) shares_receives: bool,
     pub(crate) effects: crate::Effects,
     /// The link's end in a capture, once a frame was recorded.
     pub(crate) captured: Option<EndId>,
@@ -111,15 +109,9 @@ pub(crate) struct LinkState {
     pub(crate) reason: PathReason,
     /// The beginning of a frame whose rest has not arrived.
     pub(crate) partial: Vec<u8>,
-    /// A message waited for a receive: `partial` may hold whole frames.
-    pub(crate) read_paused: bool,
-    /// A thread that waits is to wait for the link's descriptor: as of the last [`Link::rearm`].
-    hears: bool,
     pub(crate) out: Buffer,
     /// Bytes of `out` that were written.
     pub(crate) written: usize,
-    /// The pass ended with more to send.
-    pub(crate) more: bool,
     pub(crate) starting: Option<Starting>,
     /// The lane in which accesses are announced; a link over rings keeps one until it rests.
     pub(crate) lane: Option<Lane>,
@@ -232,18 +224,14 @@ impl Link {
             unaccepted,
             connection,
             qp: None,
-            shares_receives: false,
             effects: crate::Effects::default(),
             captured: None,
             phase: if connecting { LinkPhase::Connecting } else { LinkPhase::Open },
             carrier: Carrier::tcp(stage),
             reason,
             partial: Vec::new(),
-            read_paused: false,
-            hears: true,
             out: Buffer::new(OUT),
             written: 0,
-            more: false,
             starting: Some(starting),
             lane: None,
             idle_until: None,
@@ -259,10 +247,9 @@ impl Link {
             lock: CombiningLock::new(state),
             left: LeftWork::default(),
             watch: Watch::new(shared.options.lease),
-            stuck: AtomicBool::new(false),
+            interest: AtomicInterest::default(),
             served: AtomicBool::new(false),
             unread: AtomicBool::new(false),
-            read_paused: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             known: OnceLock::new(),
             silence: OnceLock::new(),
@@ -431,15 +418,6 @@ impl Link {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// Whether anything is read. `true`: that has just changed.
-    pub(crate) fn set_read_paused(&self, read_paused: bool) -> bool {
-        let changed = self.read_paused.load(Ordering::Relaxed) != read_paused;
-        if changed {
-            self.read_paused.store(read_paused, Ordering::Relaxed);
-        }
-        changed
-    }
-
     /// Run `work` unless a message of the peer's that names `region` is being executed. None begins
     /// meanwhile.
     pub(crate) fn unless_executing<R>(&self, region: Token, work: impl FnOnce() -> R) -> Option<R> {
@@ -467,7 +445,7 @@ impl Link {
         let overview = |state: &mut LinkState| LinkOverview {
             connection: state.connection.overview(),
             queues: state.qp.as_ref().map(|qp| qp.overview()),
-            shares_receives: state.shares_receives,
+            shares_receives: state.connection.has_attention(Attention::SHARED),
             unaccepted: state.unaccepted,
             reason: state.reason,
             unread: state.partial.len(),
@@ -682,8 +660,10 @@ impl Waiting {
     /// The descriptor to wait for, and whether to wait for room to write, too. `None` while bytes
     /// are not read on purpose: the thread would only spin over them.
     pub(crate) fn interest(&self) -> Option<(&Fd, bool)> {
-        let read_paused = self.0.read_paused.load(Ordering::Relaxed);
-        (!read_paused).then(|| (self.0.fd(), self.0.stuck.load(Ordering::Relaxed)))
+        match self.0.interest.get() {
+            Interest::Nothing => None,
+            interest => Some((self.0.fd(), interest == Interest::BytesAndRoom)),
+        }
     }
 }
 

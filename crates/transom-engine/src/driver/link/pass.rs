@@ -17,7 +17,7 @@ use super::work::{Then, Work};
 use super::{Link, LinkPhase, LinkState};
 use crate::driver::config::options::Resets;
 use crate::driver::schedule::workers::Worker;
-use crate::{Cx, Effect, Execution, LinkWish};
+use crate::{Attention, Cx, Effect, Execution, LinkWish};
 
 /// How often a pass looks again, before it leaves the rest to the next one.
 const AGAIN: u32 = 4;
@@ -151,7 +151,8 @@ impl Link {
     /// Whether the thread may go on, or sleep. `last`: it does, and another pass has to follow if there is more.
     fn is_through(&self, state: &mut LinkState, then: Then, last: bool) -> bool {
         // A receive that has come meanwhile has a message of the peer's go on.
-        let resumes = state.read_paused && state.connection.wants_read();
+        let unread = state.connection.has_attention(Attention::UNREAD);
+        let resumes = unread && state.connection.wants_read();
         if then == Then::GoOn && !resumes {
             return true;
         }
@@ -261,12 +262,15 @@ impl Link {
 impl LinkState {
     /// There is more to send than the socket takes, or it is not connected yet.
     pub(crate) fn is_pending(&self) -> bool {
-        !self.out.bytes.is_empty() || self.more || self.phase == LinkPhase::Connecting
+        !self.out.bytes.is_empty()
+            || self.connection.has_attention(Attention::MORE)
+            || self.phase == LinkPhase::Connecting
     }
 
     /// A queue pair to work on.
     pub(crate) fn attach(&mut self, qp: Arc<dyn Queues>) {
-        self.shares_receives = qp.shared_receives().is_some();
+        let shares = qp.shared_receives().is_some();
+        self.connection.attention().put(Attention::SHARED, shares);
         self.qp = Some(qp);
     }
 

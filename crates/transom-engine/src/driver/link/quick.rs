@@ -44,9 +44,7 @@ impl Link {
         attention.put(Attention::CARRIER, carrier);
         attention.put(Attention::PENDING, pending);
         attention.put(Attention::PARTIAL, !state.partial.is_empty());
-        attention.put(Attention::UNREAD, state.read_paused);
         attention.put(Attention::STARTING, state.starting.is_some());
-        attention.put(Attention::SHARED, state.shares_receives);
         attention.put(Attention::TRACED, Tap::is_wanted(self));
         attention.put(Attention::BEHIND, behind);
     }

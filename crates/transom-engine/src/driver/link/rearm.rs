@@ -1,6 +1,6 @@
 //! The end of a pass: deadlines, alarms and descriptors are set so that a thread looks at the link again.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use transom_wire::Time;
@@ -10,9 +10,56 @@ use super::pass::Pass;
 use super::rings::Rings;
 use super::work::{Then, Work};
 use super::{Link, LinkPhase, LinkState, NEVER};
+use crate::Attention;
 
 /// For how long passes may go on without a look at what is due.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_micros(20);
+
+/// The events of a link's descriptor that a thread which sleeps waits for, as of the last [`Link::rearm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// None: bytes are not read on purpose, and would only keep waking it.
+    Nothing,
+    Bytes,
+    /// Bytes, and room for what is pending.
+    BytesAndRoom,
+}
+
+impl Interest {
+    fn of(hears: bool, stuck: bool) -> Interest {
+        match (hears, stuck) {
+            (false, _) => Interest::Nothing,
+            (true, false) => Interest::Bytes,
+            (true, true) => Interest::BytesAndRoom,
+        }
+    }
+}
+
+/// An [`Interest`] that is written under the link's lock, and read without it.
+#[derive(Debug)]
+pub(super) struct AtomicInterest(AtomicU8);
+
+impl Default for AtomicInterest {
+    fn default() -> AtomicInterest {
+        AtomicInterest(AtomicU8::new(Interest::Bytes as u8))
+    }
+}
+
+impl AtomicInterest {
+    pub(super) fn get(&self) -> Interest {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Interest::Nothing,
+            1 => Interest::Bytes,
+            _ => Interest::BytesAndRoom,
+        }
+    }
+
+    fn set(&self, interest: Interest) {
+        if self.get() != interest {
+            self.0.store(interest as u8, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Link {
     /// Whether the deadlines may be checked a little later: a polling thread holds the lease, and
@@ -24,9 +71,9 @@ impl Link {
             && !matches!(state.carrier, Carrier::Upgrading(..))
             && now < state.housekeeping_at
             && !self.is_waited_for()
-            && !self.stuck.load(Ordering::Relaxed)
+            && self.interest.get() == Interest::Bytes
             && !state.is_pending()
-            && !state.read_paused
+            && !state.connection.has_attention(Attention::UNREAD)
             && state.connection.wants_read()
             && state.connection.ended().is_none()
     }
@@ -40,9 +87,6 @@ impl Link {
         let Pass { work, now, .. } = pass;
         let rests = work.then == Then::Rest;
         let stuck = state.is_pending() && state.carrier.announces_room();
-        if self.stuck.load(Ordering::Relaxed) != stuck {
-            self.stuck.store(stuck, Ordering::Relaxed);
-        }
         self.note_deadline(state, now, work);
         let starved = state.carrier.rings().and_then(Rings::starved);
         if let Some(when) = starved {
@@ -50,9 +94,9 @@ impl Link {
             self.shared.say_starved();
             self.note(when);
         }
-        state.hears = starved.is_none() && state.connection.wants_read();
-        self.follow_descriptor(state, now, rests);
-        self.arm(state, now, (rests, stuck));
+        let hears = starved.is_none() && state.connection.wants_read();
+        self.follow_descriptor(state, now, rests, Interest::of(hears, stuck));
+        self.arm(state, now, rests, (hears, stuck));
         let waited = self.is_waited_for();
         self.watch.note_unread(now, rests, self.is_unread(), self.alarm());
         if rests {
@@ -72,7 +116,8 @@ impl Link {
         let rests = work.then == Then::Rest;
         // When the background thread has taken over, the next pass is to see what is due.
         state.housekeeping_at = if rests { Time(0) } else { now.after(HOUSEKEEPING_INTERVAL) };
-        let idle = !state.is_pending() && !state.read_paused && state.connection.wants_read();
+        let unread = state.connection.has_attention(Attention::UNREAD);
+        let idle = !state.is_pending() && !unread && state.connection.wants_read();
         let deadline = state.connection.deadline();
         state.deadline = deadline;
         state.idle_until = idle.then(|| deadline.unwrap_or(Time(NEVER)));
@@ -87,9 +132,12 @@ impl Link {
     }
 
     /// A thread that waits for a descriptor is to wait for another one, or for none, if that has changed.
-    fn follow_descriptor(&self, state: &mut LinkState, now: Time, rests: bool) {
+    fn follow_descriptor(&self, state: &mut LinkState, now: Time, rests: bool, interest: Interest) {
         let moved = state.carrier.take_moved();
-        if (self.set_read_paused(!state.hears) || moved)
+        let before = self.interest.get();
+        self.interest.set(interest);
+        let hears = |interest| interest != Interest::Nothing;
+        if (hears(before) != hears(interest) || moved)
             && self.is_waited_for()
             && let Some(qp) = &state.qp
         {
@@ -102,14 +150,14 @@ impl Link {
         }
     }
 
-    /// Arm the descriptor in epoll, unless a thread polls. `stuck`: what is pending waits for room.
-    fn arm(&self, state: &mut LinkState, now: Time, (rests, stuck): (bool, bool)) {
+    /// Arm the descriptor in epoll, unless a thread polls. `hears`: for bytes; `stuck`: what is pending waits for room.
+    fn arm(&self, state: &mut LinkState, now: Time, rests: bool, (hears, stuck): (bool, bool)) {
         let asked = state.carrier.awaits_answer();
         if self.watch.stays_leased(now, self.alarm()) || !(rests || stuck || asked) {
             return;
         }
         let established = state.phase != LinkPhase::Connecting || asked;
-        let read = state.hears && !self.is_waited_for() && established;
+        let read = hears && !self.is_waited_for() && established;
         if read || stuck {
             self.leave_unaccepted(state);
             let _ = self.home(state).arm(self.fd(), self.key, read, stuck);

@@ -52,8 +52,7 @@ impl Link {
                 }
                 break;
             }
-            state.read_paused = !state.connection.wants_read();
-            if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
+            if state.pauses_reading() || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
             let LinkState { carrier: Carrier::SharedMemory(rings), connection, .. } = &mut *state

@@ -125,7 +125,7 @@ impl Link {
     ) -> bool {
         fit(staging);
         let mut any = false;
-        if state.read_paused && state.connection.wants_read() {
+        if state.connection.has_attention(Attention::UNREAD) && state.connection.wants_read() {
             any = true;
             self.process_partial(state, cx);
         }
@@ -134,8 +134,7 @@ impl Link {
         // Bytes at the front of the staging buffer that wait for the rest of their frame.
         let mut kept = 0;
         loop {
-            state.read_paused = !state.connection.wants_read();
-            if state.read_paused || taken >= budget || self.lock.is_wanted() && any {
+            if state.pauses_reading() || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
             let have = kept + state.partial.len();
@@ -300,14 +299,22 @@ impl Link {
 }
 
 impl LinkState {
-    /// Whether a pass is done with sending; `more` says afterwards whether the next one is to go on. `over`:
+    /// Whether no more is to be read for now, because a message waits for a receive: what was received may hold
+    /// whole frames then.
+    pub(super) fn pauses_reading(&mut self) -> bool {
+        let pauses = !self.connection.wants_read();
+        self.connection.attention().put(Attention::UNREAD, pauses);
+        pauses
+    }
+
+    /// Whether a pass is done with sending; [`Attention::MORE`] says afterwards whether the next one is to go on. `over`:
     /// the budget is, or a control call waits; `moved`: it has sent something since it was last asked.
     pub(crate) fn end_send(&mut self, over: bool, flowing: bool, moved: bool) -> bool {
         let wants = self.connection.wants_write();
         let done = over || !flowing || !moved || !wants;
         if done {
             // Not asked for more than the budget allows: the next pass goes on.
-            self.more = !flowing || over && wants;
+            self.connection.attention().put(Attention::MORE, !flowing || over && wants);
         }
         done
     }

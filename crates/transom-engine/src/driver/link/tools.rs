@@ -45,7 +45,7 @@ impl<'a> Tools<'a> {
             link,
             worker,
             own: Worker { lane: state.lane.take(), ..Worker::default() },
-            sharer: state.qp.clone().filter(|_| state.shares_receives),
+            sharer: state.qp.clone().filter(|_| state.connection.has_attention(Attention::SHARED)),
             effects: std::mem::take(&mut state.effects),
             denials: LinkDenials(link),
             tap: Tap::of(link, state.captured),

@@ -21,8 +21,8 @@ use crate::driver::schedule::shared::Shared;
 use crate::sys::{self, ReservedPort};
 use crate::tables::{ConnectorCall, ConnectorState};
 use crate::{
-    Connection, ConnectionConfig, ConnectionEvent, Cx, Effect, Effects, End, EndReason, Offer,
-    Status,
+    Attention, Connection, ConnectionConfig, ConnectionEvent, Cx, Effect, Effects, End, EndReason,
+    Offer, Status,
 };
 
 /// A call's result.
@@ -356,7 +356,9 @@ impl Connector {
             machine.join(cx, Some(&mut state.connection), &mut front.pair)?;
             attach(state, link, Some((qp, front)));
             // Bytes that have arrived meanwhile may be whole frames.
-            state.read_paused |= !state.partial.is_empty();
+            if !state.partial.is_empty() {
+                state.connection.attention().set(Attention::UNREAD);
+            }
             Ok(())
         });
         if result.is_ok() {
