@@ -258,13 +258,6 @@ impl Debug for Effects {
 }
 
 impl Effects {
-    /// Whether there is nothing to be done.
-    #[must_use]
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && !self.settled
-    }
-
     /// Report a completion.
     pub fn complete(&mut self, side: Side, completion: Completion) {
         self.list.push(Effect::Complete(side, completion));

@@ -70,21 +70,29 @@ pub(crate) fn class(denial: &Denial) -> RefusalClass {
 /// Copy what a grant permits to where a payload goes, behind what is there.
 #[inline(always)]
 fn fill(host: &dyn HostMemory, grant: &Grant<'_>, room: &mut Room<'_>) -> Result<(), Fault> {
+    let Room::Here(bytes) = room else { return fill_elsewhere(host, grant, room) };
     grant.try_each(|Segment { host: from, length }| {
         let length = length as usize; // at most that of a grant
-        match room {
-            Room::Here(bytes) => {
-                let (now, later) =
-                    std::mem::take(bytes).split_at_mut_checked(length).ok_or(Fault)?;
-                *bytes = later;
-                host.read(from, now)
-            }
-            Room::Behind(bytes) => host.append(from, length, bytes),
-            Room::Shared(to) => {
-                let at = *to;
-                *to += length as u64;
-                host.share(from, at, length)
-            }
+        let (now, later) = std::mem::take(bytes).split_at_mut_checked(length).ok_or(Fault)?;
+        *bytes = later;
+        host.read(from, now)
+    })
+}
+
+/// As [`fill`], for a payload that is not composed in its frame.
+#[inline(never)]
+fn fill_elsewhere(
+    host: &dyn HostMemory,
+    grant: &Grant<'_>,
+    room: &mut Room<'_>,
+) -> Result<(), Fault> {
+    grant.try_each(|Segment { host: from, length }| match room {
+        Room::Here(_) => Err(Fault),
+        Room::Behind(bytes) => host.append(from, length as usize, bytes),
+        Room::Shared(to) => {
+            let at = *to;
+            *to += length;
+            host.share(from, at, length as usize)
         }
     })
 }

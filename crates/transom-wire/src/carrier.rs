@@ -80,22 +80,37 @@ pub trait Carrier {
     fn lend_sink(&mut self, header: &[u8], sink: Segment) -> bool;
 }
 
+/// Bytes of a frame that is composed in one place, and moved once.
+const SMALL: usize = 128;
+
 /// A plain buffer with a limit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Buffer {
     /// The bytes. Behind those that were committed there may be a reserved frame.
     pub bytes: Vec<u8>,
     /// How many may wait.
     pub limit: usize,
-    /// Where the reserved frame begins, and how many bytes it has behind its payload.
+    /// A reserved frame that is small, and its bytes: 0, if it is none.
+    small: [u8; SMALL],
+    used: usize,
+    /// Where the payload of a small frame goes on.
+    at: usize,
+    /// Where any other reserved frame begins, and how many bytes it has behind its payload.
     reserved: (usize, usize),
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer::new(0)
+    }
 }
 
 impl Buffer {
     /// An empty one, in which so many bytes may wait.
     #[must_use]
     pub fn new(limit: usize) -> Buffer {
-        Buffer { bytes: Vec::new(), limit, reserved: (0, 0) }
+        let (bytes, small, used, at) = (Vec::new(), [0; SMALL], 0, 0);
+        Buffer { bytes, limit, small, used, at, reserved: (0, 0) }
     }
 }
 
@@ -111,29 +126,50 @@ impl Carrier for Buffer {
     }
 
     #[inline]
-    fn reserve(&mut self, around: Around, _length: usize) -> Room<'_> {
+    fn reserve(&mut self, around: Around, length: usize) -> Room<'_> {
+        let end = around.front + length;
+        (self.used, self.at) = (end + around.back, around.front);
+        if self.used <= SMALL
+            && let Some(room) = self.small.get_mut(around.front..end)
+        {
+            return Room::Here(room);
+        }
         let start = self.bytes.len();
-        self.reserved = (start, around.back);
+        (self.used, self.reserved) = (0, (start, around.back));
         self.bytes.resize(start + around.front, 0);
         Room::Behind(&mut self.bytes)
     }
 
     fn put(&mut self, payload: &[u8]) {
-        self.bytes.extend_from_slice(payload);
+        if self.used == 0 {
+            return self.bytes.extend_from_slice(payload);
+        }
+        if let Some(room) = self.small.get_mut(self.at..self.at + payload.len()) {
+            room.copy_from_slice(payload);
+        }
+        self.at += payload.len();
     }
 
     #[inline]
     fn frame(&mut self) -> &mut [u8] {
+        if self.used > 0 {
+            return self.small.get_mut(..self.used).unwrap_or_default();
+        }
         let (start, back) = (self.reserved.0, std::mem::take(&mut self.reserved.1));
         self.bytes.resize(self.bytes.len() + back, 0);
         self.bytes.get_mut(start..).unwrap_or_default()
     }
 
     #[inline]
-    fn commit(&mut self) {}
+    fn commit(&mut self) {
+        let small = self.small.get(..std::mem::take(&mut self.used)).unwrap_or_default();
+        self.bytes.extend_from_slice(small);
+    }
 
     fn release(&mut self) {
-        self.bytes.truncate(self.reserved.0);
+        if std::mem::take(&mut self.used) == 0 {
+            self.bytes.truncate(self.reserved.0);
+        }
     }
 
     #[inline]

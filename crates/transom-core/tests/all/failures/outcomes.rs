@@ -300,6 +300,7 @@ impl Carrier for Small {
     }
 
     fn commit(&mut self) {
+        self.buffer.commit();
         self.frames.push_back(std::mem::take(&mut self.buffer.bytes));
     }
 

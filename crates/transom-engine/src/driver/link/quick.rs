@@ -176,8 +176,10 @@ impl Link {
     /// The end of a quick step: pass on what has completed. Whether nothing is left for a pass.
     #[inline(always)]
     pub(super) fn is_done(&self, state: &mut LinkState, notifications: &mut Notifications) -> bool {
-        let nothing = state.effects.is_empty() && state.out.bytes.is_empty();
+        let nothing = state.effects.list.is_empty() && state.out.bytes.is_empty();
         if nothing && state.connection.is_quiet().is_some() {
+            // Requests were settled at most.
+            self.events.post(&mut state.effects, state.qp.as_ref(), notifications);
             state.idle_until = Some(state.housekeeping_at);
             return true;
         }
