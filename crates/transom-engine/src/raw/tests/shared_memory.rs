@@ -114,6 +114,8 @@ fn a_process_without_descriptors_neither_spins_nor_misses_anything() {
         active.expect(CompletionKind::Send);
     };
     send();
+    // A thread that waits for the first time takes a descriptor.
+    assert_eq!(active.cq.wait(Some(Duration::ZERO)), Ok(false));
     let (sink, gone) = signal();
     passive.connector.notify_disconnect(sink).unwrap();
     for (round, (_, from)) in regions.iter().enumerate() {
