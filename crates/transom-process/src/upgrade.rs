@@ -172,7 +172,7 @@ pub struct MemoryFacts {
     pub is_ordinary: bool,
     /// The memory's size in bytes.
     pub size: u64,
-    /// Bytes of the pages that it has. The others are made when they are touched, by whoever touches them.
+    /// Bytes of the pages that the memory has by now. The system makes the others when a process touches them.
     pub held: u64,
 }
 

@@ -116,18 +116,19 @@ pub(crate) fn with_own_end(held: &Socket, session: &Session<'_>, fd: c_int, even
     all
 }
 
-/// How long a thread may sleep that the peer cannot wake for what it waits for, because its bytes come over TCP still:
-/// of room, or of an end or an urgent byte where the thread does not wait for bytes.
+/// How long a thread may sleep without a look, where no doorbell of the peer's tells it what it waits for: while the
+/// peer's bytes come over TCP, room for more, and an end or an urgent byte of which a thread that waits for no bytes
+/// hears nothing.
 pub(crate) fn without_doorbell(session: &Session<'_>, events: u32) -> Option<u64> {
     let Ok(Road::Tcp(left)) = session.road_in() else { return None };
     let room = events & (interest::OUT | interest::WRNORM) != 0;
     if room && session.sends_by_ring() && !session.is_writable() {
         return Some(SHORT);
     }
-    let deaf = events & (interest::IN | interest::RDNORM) == 0;
+    let waits_for_bytes = events & (interest::IN | interest::RDNORM) != 0;
     // Before the peer has changed to its ring, nothing of it is in the segment yet.
     let most = if left.is_some() { SHORT } else { stream::NAP.as_nanos() as u64 };
-    (deaf && session.state() != State::Withdrawn).then_some(most)
+    (!waits_for_bytes && session.state() != State::Withdrawn).then_some(most)
 }
 
 /// Whether this thread may take doorbells: no other one sleeps in the kernel until there is one.

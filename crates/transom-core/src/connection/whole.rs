@@ -1,9 +1,9 @@
 //! Messages of one frame: judged, copied and on their way in one go, where longer ones, and those with
 //! immediate data, begin and then leave frame by frame (`outbound.rs`).
 //!
-//! Such as follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)). Its fence waits
-//! until what was stored before has reached its cache line, which the other processor has: longer than all the
-//! rest of a small message takes.
+//! Messages that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)), because its
+//! fence waits for earlier stores to reach cache lines that the other processor holds. That takes longer than
+//! the rest of a small message.
 
 use transom_memory::{Pass, Purpose};
 use transom_wire::{Around, Carrier, Message, MessageId, Time};

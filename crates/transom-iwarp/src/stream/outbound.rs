@@ -376,8 +376,7 @@ impl Stream {
     /// Whether another Read or atomic may be under way.
     fn has_read_slot(&self) -> bool {
         let out = &self.outbound;
-        // A verdict has waited longer: the next free slot is its.
-        // So has a ready-to-receive frame that is a read.
+        // A verdict and a ready-to-receive frame that is a Read have waited longer: the next free slots are theirs.
         let waiting = [out.lacks_verdict(), out.ready == Some(Ready::Read)];
         let taken = out.under_way() + waiting.map(u32::from).iter().sum::<u32>();
         taken < self.agreed.ord && out.program_reads < self.agreed.limits.outbound

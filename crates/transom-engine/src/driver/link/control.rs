@@ -27,7 +27,7 @@ impl Link {
                 return None;
             }
             let now = sys::now();
-            let attended = self.watch.is_leased(now) || self.is_waited_for();
+            let attended = self.is_attended(now);
             let connected = state.phase != LinkPhase::Connecting;
             state.carry();
             let mut tools = Tools::take(self, state, self.worker(state));

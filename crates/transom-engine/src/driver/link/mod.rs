@@ -388,7 +388,7 @@ impl Link {
     }
 
     /// Whether a thread of the program polls it, or waits for it.
-    fn is_attended(&self, now: Time) -> bool {
+    pub(super) fn is_attended(&self, now: Time) -> bool {
         self.is_waited_for() || self.watch.is_leased(now)
     }
 
@@ -583,7 +583,7 @@ impl Source for Link {
     }
 
     fn serve(&self, now: Time) -> bool {
-        let work = if self.is_waited_for() || self.watch.is_leased(now) {
+        let work = if self.is_attended(now) {
             self.work_for_background(now)
         } else {
             self.served.store(true, Ordering::Relaxed);

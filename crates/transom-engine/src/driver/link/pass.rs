@@ -90,8 +90,8 @@ impl Link {
         }
     }
 
-    /// Receive what has come, also the answer to a TCP connect. Before a deadline is judged, too: bytes that have arrived count, however late this
-    /// side reads them, because the peer sent them in time.
+    /// Receive what has come, also the answer to a TCP connect. A pass that is to judge a deadline receives first:
+    /// bytes that have arrived count, however late this side reads them, because the peer sent them in time.
     pub(super) fn receive(
         &self,
         state: &mut LinkState,
