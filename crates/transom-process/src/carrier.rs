@@ -123,7 +123,7 @@ impl<'a, A: Area, L: Lender<A>> RingCarrier<'a, A, L> {
         self.waiting.is_empty() || self.duplex.write(self.waiting, self.written)
     }
 
-    /// The composed bytes are not one record, or there is no slot for it: the buffer takes them.
+    /// The bytes that were composed for a slot are not one record, or there is no slot: the buffer takes them.
     #[cold]
     fn wait(&mut self) {
         let record = self.record.get(..self.front + self.length).unwrap_or_default();
@@ -212,6 +212,7 @@ impl<A: Area, L: Lender<A>> Carrier for RingCarrier<'_, A, L> {
     fn commit(&mut self) {
         let done = match self.place {
             Place::Slot => self.is_one_record() && self.duplex.write_record(&self.record, 0),
+            // There is a slot: the place was reserved with it.
             Place::Area(_) => self.duplex.write_record(&self.record, self.length),
             Place::Waiting(_) => {
                 self.flush();

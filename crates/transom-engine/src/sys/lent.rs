@@ -103,6 +103,7 @@ pub(crate) struct Borrowed {
     length: usize,
     writable: AtomicBool,
     generation: u64,
+    _space: AddressSpace,
 }
 
 impl Borrowed {
@@ -114,9 +115,8 @@ impl Borrowed {
         let length = usize::try_from(length).map_err(|_| wrong("the region is too large"))?;
         let space = AddressSpace::take(FRONT + length)?;
         let base = map(&fd, FRONT + length, ProtFlags::READ)?;
-        std::mem::forget(space); // given back when the mapping goes
         let (writable, generation) = (AtomicBool::new(false), fork_generation());
-        let borrowed = Borrowed { base, length, writable, generation };
+        let borrowed = Borrowed { base, length, writable, generation, _space: space };
         never_forked(base, FRONT + length)?;
         fd.close_here(); // memory, and mapped: this is not its last close
         Ok(borrowed)
@@ -207,7 +207,6 @@ impl lending::Borrowed for Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if self.generation == fork_generation() {
-            drop(AddressSpace(FRONT + self.length));
             // By another thread: the pages of a large file may go with it. No reference into it exists.
             release(Release::Unmap { base: self.base, length: FRONT + self.length });
         }
@@ -215,6 +214,7 @@ impl Drop for Borrowed {
 }
 
 /// Address space for a region of a peer's, counted until this is dropped.
+#[derive(Debug)]
 struct AddressSpace(usize);
 
 impl AddressSpace {

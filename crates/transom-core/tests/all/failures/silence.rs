@@ -43,15 +43,21 @@ fn nd2_4_5_a_silent_peer_is_noticed() {
     });
 }
 
-/// A driver looks for frames where there may be none, as it does at a ring.
-#[test]
-fn nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life() {
+/// A connection whose active side has posted a Read, and receives what the test lets through.
+fn that_reads() -> Pair {
     let mut pair = connected(&dialect::ND2, Wires::transom());
     let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
     let a = &mut pair.hosts[ACTIVE];
     let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
     a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
     pair.stall(ACTIVE, true);
+    pair
+}
+
+/// A driver looks for frames where there may be none, as it does at a ring.
+#[test]
+fn nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life() {
+    let mut pair = that_reads();
     pair.advance(dialect::ND2.silence / 2);
     pair.deliver(ACTIVE, 0);
     pair.advance(dialect::ND2.silence / 2 - Duration::from_millis(1));
@@ -63,12 +69,7 @@ fn nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life() {
 /// Life of any kind counts: an answer that trickles is no silence.
 #[test]
 fn a_peer_that_trickles_is_not_silent() {
-    let mut pair = connected(&dialect::ND2, Wires::transom());
-    let target = pair.hosts[PASSIVE].register(vec![7; 64], WRITABLE | Rights::REMOTE_READ);
-    let a = &mut pair.hosts[ACTIVE];
-    let memory = a.register(vec![0; 64], Rights::LOCAL_WRITE);
-    a.post(1, read(&target, 0), Flags::NONE, &[memory.all()]).unwrap();
-    pair.stall(ACTIVE, true);
+    let mut pair = that_reads();
     pair.pump();
     while pair.in_flight(ACTIVE) > 0 {
         pair.advance(dialect::ND2.silence / 2);
