@@ -94,3 +94,14 @@ pub fn line(of: &mut Running) -> String {
     }
     text
 }
+
+/// A program or a library, made of C by the system's compiler.
+pub fn compiled(name: &str, source: &str, words: &[&str]) -> PathBuf {
+    let folder = folder(name);
+    let (from, to) = (folder.join("source.c"), folder.join("made"));
+    fs::write(&from, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-fno-builtin"]).args(words).arg("-o").arg(&to).arg(&from);
+    assert!(compiler.status().unwrap().success());
+    to
+}
