@@ -1,7 +1,8 @@
 //! The writing end of the rings, as a connection uses it.
 
 use transom_memory::Segment;
-use transom_process::{NoRegions, RingCarrier};
+use transom_process::lending::Lent;
+use transom_process::{Lender, NoRegions, RingCarrier};
 use transom_wire::{Around, Carrier, Direct, Room};
 
 use super::*;
@@ -180,4 +181,63 @@ fn without_regions_every_payload_is_copied() {
     assert_eq!(out.lend(&header, &[bytes], &[]), Direct::Copy);
     assert!(!out.lend_sink(&record::to_bytes(read(7, 0, 1 << 16).words()), bytes));
     assert!(!peer.has_news());
+}
+
+/// Everything lies in a region that the peer has mapped.
+struct InRegion;
+
+impl Lender<Plain> for InRegion {
+    fn has_regions(&self) -> bool {
+        true
+    }
+    fn find(&mut self, _duplex: &Duplex<Plain>, _bytes: Segment) -> Option<Lent> {
+        Some(Lent { number: 1, offset: 0 })
+    }
+    fn fill(&mut self, _duplex: &Duplex<Plain>, _sink: Lent, _payload: &[Segment]) -> bool {
+        false
+    }
+}
+
+/// Frames that wait for a slot leave before any that comes behind them, also before one that needs no copy. A
+/// frame that is released leaves them as they were.
+#[test]
+fn nothing_overtakes_what_waits() {
+    let bytes = Segment { host: 1, length: 1 << 16 };
+    let large = record::to_bytes(write(7, 9, LARGEST_PAYLOAD, LAST).words());
+    let asks = record::to_bytes(read(7, 9, 1 << 16).words());
+    for later in 0..3 {
+        let (mut end, mut peer, _) = ends(2);
+        let mut waiting = Waiting::default();
+        let mut out = carrier(&mut end, &mut waiting);
+        for at in 0..3 {
+            compose(&mut out, &write(7, at, 8, LAST), &pattern(8));
+            out.commit();
+        }
+        compose(&mut out, &write(7, 9, 100, LAST), &pattern(100));
+        out.release();
+        assert_eq!(waiting.0.len(), HEADER + 8, "the third");
+        let mut next = |end: &mut Duplex<Plain>, at: u64| {
+            assert_eq!(peer.read().unwrap().unwrap().header, write(7, at, 8, LAST), "{later}");
+            let _ = peer.acknowledge(Some(at + 1));
+            assert!(end.news_beside().unwrap().is_some());
+        };
+        next(&mut end, 0);
+        let buffer = (&mut waiting.0, &mut waiting.1);
+        let mut out = RingCarrier::new(&mut end, InRegion, buffer, 1 << 20);
+        match later {
+            0 => {
+                compose(&mut out, &write(7, 3, 8, LAST), &pattern(8));
+                out.commit();
+            }
+            1 => assert_eq!(out.lend(&large, &[bytes], &[]), Direct::Copy),
+            _ => assert!(!out.lend_sink(&asks, bytes)),
+        }
+        next(&mut end, 1);
+        next(&mut end, 2);
+        if later == 0 {
+            end.write(&mut waiting.0, &mut waiting.1);
+            next(&mut end, 3);
+        }
+        assert_eq!(waiting, Waiting::default());
+    }
 }
