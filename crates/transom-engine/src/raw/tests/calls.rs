@@ -1,5 +1,6 @@
 //! Calls at unusual moments: from sinks, after the end, without a thread that polls.
 
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -146,6 +147,29 @@ fn disconnect_is_finished_when_it_returns() {
     active.post(Operation::Send, &[buffer.all()]);
     assert_eq!(active.next().status, Status::Canceled);
     assert_eq!(active.qp.state(), QueuePairState::Disconnected);
+}
+
+/// ND2 C41: the call says so, and the connector and the queue pair are as before.
+#[test]
+fn nd2_c41_a_destination_of_another_family_is_refused_by_the_call() {
+    let (active, passive) = (End::new(&Options::from_env()), End::new(&Options::from_env()));
+    let listener = listening(&passive);
+    let (sink, requested) = signal();
+    listener.get_request(&passive.connector, sink).unwrap();
+    active.connector.bind(loopback()).unwrap();
+    let at = listener.address().unwrap();
+    let other = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), at.port());
+    let never = Sink::call(|status| assert_eq!(status, Status::Canceled, "it was refused"));
+    let refused = active.connector.connect(&active.qp, other, LIMITS, b"", never).unwrap_err();
+    assert_eq!(refused.status, Status::InvalidAddress);
+    assert!(refused.detail.contains("another address family"), "{refused:?}");
+    assert_eq!(active.qp.state(), QueuePairState::Idle);
+    let (sink, connected) = signal();
+    active.connector.connect(&active.qp, at, LIMITS, b"", sink).unwrap();
+    assert_eq!(requested.wait(), Status::Success);
+    let (sink, _accepted) = signal();
+    passive.connector.accept(&passive.qp, LIMITS, b"", sink).unwrap();
+    assert_eq!(connected.wait(), Status::Success);
 }
 
 #[test]
