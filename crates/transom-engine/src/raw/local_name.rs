@@ -7,6 +7,17 @@ use crate::sys;
 #[derive(Debug)]
 pub struct LocalName(#[allow(dead_code, reason = "held, not used")] sys::Name);
 
+/// The answer to [`Adapter::port_of_names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortOfNames {
+    /// A holder tells this port.
+    Port(u16),
+    /// No process that counts holds one of the names.
+    NotHeld,
+    /// None is known to hold one, and there are more sockets than are looked at.
+    Unknown,
+}
+
 /// The users whose names count: any user may take any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesOf {
@@ -44,15 +55,15 @@ impl Adapter {
     }
 
     /// The port that the holder of the first of these names tells that has one of this user's or root's.
-    ///
-    /// # Errors
-    /// None is known, and there are more sockets than are looked at.
-    #[allow(clippy::result_unit_err, reason = "there is no more to say")]
-    pub fn port_of_names(names: &[String]) -> std::result::Result<Option<u16>, ()> {
+    #[must_use]
+    pub fn port_of_names(names: &[String]) -> PortOfNames {
         let sys::NameHolders { found, whole } = holders(names);
         let trusted = found.iter().filter(|one| NamesOf::OursAndRoot.counts(one.user));
-        let first = trusted.min_by_key(|one| (one.name, !sys::is_our_user(one.user)));
-        first.map(|one| Some(one.number)).or(whole.then_some(None)).ok_or(())
+        match trusted.min_by_key(|one| (one.name, !sys::is_our_user(one.user))) {
+            Some(first) => PortOfNames::Port(first.number),
+            None if whole => PortOfNames::NotHeld,
+            None => PortOfNames::Unknown,
+        }
     }
 }
 

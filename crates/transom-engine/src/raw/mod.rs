@@ -33,7 +33,7 @@ pub use connector::{ConnectionInfo, Connector, Listener};
 pub use datagram_port::DatagramPort;
 pub use error::{Error, Result};
 #[cfg(not(windows))]
-pub use local_name::{LocalName, NamesOf};
+pub use local_name::{LocalName, NamesOf, PortOfNames};
 #[cfg(not(windows))]
 pub use local_socket::{LocalPlace, LocalSocket};
 pub use memory::{Domain, Reservation, Window, WindowError};

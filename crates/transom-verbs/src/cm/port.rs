@@ -190,9 +190,9 @@ pub(super) fn find(context: &Context, mut peer: SocketAddr) -> SocketAddr {
         let all = ALL.into_iter().filter(|all| of_one_family(*all, ip));
         let names = std::iter::once(ip).chain(all).map(|ip| told(SocketAddr::new(ip, peer.port())));
         match raw::Adapter::port_of_names(&names.collect::<Vec<_>>()) {
-            Ok(Some(port)) => peer.set_port(port),
-            Ok(None) => {}
-            Err(()) => explain::line(&format!(
+            raw::PortOfNames::Port(port) => peer.set_port(port),
+            raw::PortOfNames::NotHeld => {}
+            raw::PortOfNames::Unknown => explain::line(&format!(
                 "this host has more Unix sockets than are looked at for a name: rdma_cm's port {} is taken \
                  to be the TCP port of that number",
                 peer.port()
