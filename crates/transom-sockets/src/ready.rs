@@ -53,7 +53,8 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     }
     // A call of `shutdown` wakes whom any end wakes, and so does the answer of TCP's peer to it.
     let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
-    let ends = u64::from(incoming.finished) | u64::from(gone) << 1 | shutdowns << 2;
+    let answered = u64::from(gone) | u64::from(socket.was_refused()) << 1;
+    let ends = u64::from(incoming.finished) | answered << 1 | shutdowns << 3;
     let output = session.times_full() << 1 | u64::from(gone);
     // Another mark wakes as bytes do, if it is reached.
     let marks = u64::from(session.end().low_waters.load(Ordering::Relaxed));
@@ -97,7 +98,7 @@ pub(crate) fn besides(session: &Session<'_>) -> Ready {
         events |= PRI;
     }
     let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
-    let ends = u64::from(finished) | shutdowns << 2;
+    let ends = u64::from(finished) | shutdowns << 3;
     Ready { events, input: 0, ends, output: session.times_full() << 1 }
 }
 

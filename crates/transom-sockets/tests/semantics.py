@@ -1602,6 +1602,13 @@ def what_a_stream_holds_back_goes_where_its_descriptor_goes():
     room = ctypes.create_string_buffer(1000); libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), room, 0, 1000); libc.printf(b"held back "); os.dup2(c.fileno(), 1); libc.printf(b"and %d;", 7); libc.fflush(None); out = recv_exactly(s, 16).decode()
     os.dup2(keep, 1); c.close(); return out, attempt(s.recv, 9)
 
+@scenario
+def a_close_behind_unread_bytes_is_one_edge_with_them():
+    c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET); found = lambda ms=2: [ev(m) for _, m in e.poll(ms)]
+    out = [found(0)]; c.sendall(b"x" * 1000); c.close(); until(lambda: s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 8)
+    out += [found(), attempt(s.recv, 10), found(0.05), len(attempt(s.recv, 2000)), attempt(s.recv, 1), found(0.05)]
+    return out + [attempt(s.send, b"x"), found(), found(0.05), attempt(s.recv, 1), attempt(s.send, b"x")]
+
 def run_one(name):
     f = {g.__name__: g for g in S}[name]
     print(json.dumps(f(), default=str)); sys.stdout.flush(); os._exit(0)

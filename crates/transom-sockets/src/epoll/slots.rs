@@ -324,6 +324,9 @@ impl Slots {
         let slot = &mut self.slots[at as usize];
         let Some(socket) = slot.socket else { return 0 };
         let Some(session) = socket.session() else { return 0 };
+        if stream::is_left(socket, &session) {
+            socket.look_at_tcp(slot.fd);
+        }
         match ready::known(socket, &session, slot.fd) {
             Some(ready) => {
                 let events = slot.interest.report(&ready);

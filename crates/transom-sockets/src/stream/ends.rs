@@ -31,8 +31,9 @@ pub(crate) fn closed(session: &Session<'_>) {
     }
 }
 
-/// Whether this call is one that looks at the TCP socket, whatever the rings say.
-pub(crate) fn is_look(held: &Socket, session: &Session<'_>) -> bool {
+/// Whether a process has left the other end a moment ago, perhaps as the last one.
+#[inline]
+pub(crate) fn is_left(held: &Socket, session: &Session<'_>) -> bool {
     let departures = session.peer().departures.load(Ordering::Acquire);
     if departures != held.departures.load(Ordering::Relaxed) {
         held.departures.store(departures, Ordering::Relaxed);
@@ -41,6 +42,13 @@ pub(crate) fn is_look(held: &Socket, session: &Session<'_>) -> bool {
     let alert = held.alert.load(Ordering::Relaxed);
     if alert > 0 {
         held.alert.store(alert - 1, Ordering::Relaxed);
+    }
+    alert > 0
+}
+
+/// Whether this call is one that looks at the TCP socket, whatever the rings say.
+pub(crate) fn is_look(held: &Socket, session: &Session<'_>) -> bool {
+    if is_left(held, session) {
         return true;
     }
     let now = sys::ticks();

@@ -16,7 +16,7 @@ use super::sys::{self, Errno};
 use super::table::Socket;
 
 pub(crate) use ends::{
-    closed, error_now, is_look, is_over, is_reset, shutdown, take_error, tcp_state,
+    closed, error_now, is_left, is_look, is_over, is_reset, shutdown, take_error, tcp_state,
 };
 pub(crate) use patience::NAP;
 pub(crate) use receive::{FROM_NEXT, Receive, receive};

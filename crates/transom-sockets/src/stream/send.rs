@@ -9,7 +9,7 @@ use transom_switch::session::{Session, Stretches, Violation};
 use super::ends::{is_look, is_reset, take_error};
 use super::patience::Patience;
 use super::vectors::{Vector, checked, copy, cut, total};
-use super::{PIECE, broken, is_nonblocking, road_out, wake_reader};
+use super::{PIECE, broken, doorbell, is_nonblocking, road_out, wake_reader};
 use crate::epoll;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
@@ -184,7 +184,7 @@ fn push(
     let look = is_look(held, session);
     let gone = held.is_gone() || look && held.look_at_tcp(fd);
     if gone || session.has_finished() {
-        return push_in_vain(held, session, gone, (before, wanted));
+        return push_in_vain(held, session, fd, gone, (before, wanted));
     }
     session.settle();
     let rings = held.bytes(session.side());
@@ -220,11 +220,14 @@ fn push(
 fn push_in_vain(
     held: &Socket,
     session: &Session<'_>,
+    fd: c_int,
     gone: bool,
     (done, wanted): (usize, usize),
 ) -> Result<usize, Errno> {
     if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
-        // These bytes are on their way before the answer comes.
+        // These bytes are on their way before the answer comes: the reset by which the kernel wakes whoever waits for
+        // the connection.
+        doorbell(session, fd);
         return Ok((wanted - done).min(PIECE));
     }
     // A call that has sent something leaves the error for the next one.
