@@ -164,12 +164,12 @@ impl Drop for Waiting<'_> {
 }
 
 /// Sleep in the kernel until the peer rings or ends, as a `recv` would: with the socket's time limit,
-/// and through signals whose handlers allow it.
+/// and through signals whose handlers allow it. `some`: a signal ends the call, which has something to report.
 pub(crate) fn sleep_in_kernel(
     socket: &Socket,
     session: &Session<'_>,
     fd: c_int,
-    deadline: u64,
+    (deadline, some): (u64, bool),
 ) -> Result<(), Errno> {
     let _waiting = Waiting::new(*session);
     session.for_bytes().arm();
@@ -185,7 +185,9 @@ pub(crate) fn sleep_in_kernel(
                     return Ok(());
                 }
                 let limit = Duration::from_nanos(SHORT);
+                let asleep = socket.sleeps();
                 let slept = sys::sleep_on(session.for_bytes().word(), value, limit);
+                drop(asleep);
                 socket.look_at_tcp(fd);
                 return if slept == Err(libc::EINTR) { slept } else { Ok(()) };
             }
@@ -195,7 +197,21 @@ pub(crate) fn sleep_in_kernel(
             }
         }
     }
-    match sys::receive(fd, &mut [0], libc::MSG_PEEK) {
+    let asleep = socket.sleeps();
+    if some {
+        let mut bytes = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        let left = (deadline != u64::MAX).then(|| deadline.saturating_sub(sys::now()));
+        if sys::poll(&mut bytes, left, std::ptr::null())? == 0 {
+            return Err(libc::EAGAIN);
+        }
+    }
+    let seen = sys::receive(fd, &mut [0], libc::MSG_PEEK);
+    drop(asleep);
+    if socket.descriptor(fd) != fd {
+        // Another thread has closed it meanwhile.
+        return Ok(());
+    }
+    match seen {
         Ok(0) if road == Ok(Road::Ring) => {
             socket.look_at_tcp(fd);
             Ok(())
@@ -283,6 +299,11 @@ impl Poll<'_> {
         }
         let mut napped = !mask.is_null();
         loop {
+            if self.is_stale() {
+                self.kinds = self.fds.iter().map(|entry| kind(entry.fd)).collect();
+                self.ask(interest::RDHUP as c_short, false);
+                sys::poll(&mut self.kernel, Some(0), std::ptr::null())?;
+            }
             let count = self.answer();
             let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
             if count == 0 && over && !std::mem::replace(&mut asked, true) {
@@ -345,10 +366,25 @@ impl Poll<'_> {
             self.ask((interest::IN | interest::RDHUP) as c_short, most.is_some());
             let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
             asked = true;
+            let asleep: Vec<_> = kinds
+                .iter()
+                .filter_map(
+                    |kind| if let Kind::Socket(held) = kind { Some(held.sleeps()) } else { None },
+                )
+                .collect();
             let done = sys::poll(&mut self.kernel, shorter(left, most), mask);
-            drop(waiting);
+            drop((asleep, waiting));
             done?;
         }
+    }
+
+    /// Whether another thread has closed one of the descriptors: the kernel looks at their numbers anew behind each
+    /// sleep, too.
+    fn is_stale(&self) -> bool {
+        self.kinds.iter().zip(self.fds.iter()).any(|(kind, entry)| match kind {
+            Kind::Socket(held) => !table::is_named(held, entry.fd),
+            _ => false,
+        })
     }
 
     /// The connection, where the call waits for nothing but the bytes that come through its ring.
@@ -372,6 +408,7 @@ impl Poll<'_> {
         }
         let left = deadline.map_or(u64::MAX, |deadline| deadline.saturating_sub(sys::now()));
         let limit = Duration::from_nanos(left).min(stream::NAP);
+        let _asleep = held.sleeps();
         match sys::sleep_until_signal(session.for_bytes().word(), value, limit) {
             Err(libc::ETIMEDOUT) => Ok(limit < stream::NAP),
             done => done.map(|()| true),

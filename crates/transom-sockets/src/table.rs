@@ -5,7 +5,9 @@
 //! segment is unmapped when the last call that uses it has ended.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
 use transom_switch::session::Session;
@@ -14,6 +16,7 @@ use super::deferred::Deferred;
 use super::epoll::Set;
 use super::mutex::Mutex;
 use super::offer;
+use super::process;
 pub(crate) use super::process::may_change;
 use super::said::{self, Why};
 use super::spin::Spin;
@@ -54,8 +57,14 @@ pub(crate) enum Entry {
 /// An end of a connection: switched, or offered, or (without a segment) young; or a TCP socket that was
 /// put into an epoll set before it was connected.
 pub(crate) struct Socket {
-    /// Calls that use the segment at this moment.
+    /// Calls that use the segment at this moment; how many of them sleep, and how many close a descriptor.
     users: AtomicU32,
+    asleep: AtomicU32,
+    leaving: AtomicU32,
+    /// The process ([`process::generation`]) that counts them. A child of `fork` has none of its parent's threads.
+    generation: AtomicU32,
+    /// A descriptor for calls whose own was closed while they were under way; [`NONE`], or [`LOST`].
+    kept: AtomicI32,
     /// Descriptors of this process.
     descriptors: AtomicU32,
     closing: AtomicBool,
@@ -83,6 +92,21 @@ pub(crate) struct Socket {
     pub(crate) young: Young,
     /// Sent by handlers of signals, and not passed on yet.
     pub(crate) deferred: Deferred,
+}
+
+/// No descriptor is kept; there was none to be had.
+const NONE: c_int = -1;
+const LOST: c_int = -2;
+/// How long a close waits for calls that use its descriptor at this moment.
+const LONGEST: u64 = 5_000_000;
+
+/// A call sleeps, and looks at [`Socket::descriptor`] again behind that.
+pub(crate) struct Asleep<'a>(&'a AtomicU32);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A socket while a call uses it.
@@ -117,6 +141,10 @@ impl Socket {
         }
         Box::leak(Box::new(Socket {
             users: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
+            leaving: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            kept: AtomicI32::new(NONE),
             descriptors: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             header: AtomicPtr::new(std::ptr::null_mut()),
@@ -143,6 +171,7 @@ impl Socket {
         super::user::prepare();
         self.ring.store(segment.ring, Ordering::Relaxed);
         self.set_side(segment.side);
+        self.generation.store(process::generation(), Ordering::Relaxed);
         self.header.store(segment.header, Ordering::Release);
     }
 
@@ -246,12 +275,55 @@ impl Socket {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// The connection's descriptor for a call that was given `fd`, which another thread may have closed since: the
+    /// number may be that of something else by now. A call asks at its start and behind each sleep.
+    #[inline]
+    pub(crate) fn descriptor(&self, fd: c_int) -> c_int {
+        if self.kept.load(Ordering::SeqCst) == NONE { fd } else { self.kept_for(fd) }
+    }
+
+    #[cold]
+    fn kept_for(&self, fd: c_int) -> c_int {
+        if is_named(self, fd) { fd } else { self.kept.load(Ordering::SeqCst) }
+    }
+
+    /// This call goes to sleep.
+    pub(crate) fn sleeps(&self) -> Asleep<'_> {
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        Asleep(&self.asleep)
+    }
+
+    /// `fd` is about to be closed. Over TCP a call that is under way goes on with the socket, which ends with the last
+    /// of them (close(2)): they get a descriptor of their own.
+    fn keep_for_others(&self, fd: c_int) {
+        let others = || {
+            let closing = self.leaving.load(Ordering::SeqCst);
+            self.users.load(Ordering::SeqCst).saturating_sub(closing)
+        };
+        let counted = self.generation.load(Ordering::Relaxed) == process::generation();
+        if others() == 0 || !counted || !self.is_attached() {
+            return;
+        }
+        if self.kept.load(Ordering::SeqCst) == NONE {
+            let kept = sys::duplicate(fd).unwrap_or(LOST);
+            KEPT.note(kept);
+            self.kept.store(kept, Ordering::SeqCst);
+        }
+        self.closing.store(true, Ordering::Release);
+        let begin = sys::now();
+        // A handler of a signal may have interrupted such a call.
+        while others() > self.asleep.load(Ordering::SeqCst) && sys::now() - begin < LONGEST {
+            sys::yield_now();
+        }
+    }
+
     /// Look at the TCP socket: a peer that is gone has closed it. A connection ends of which bytes went past
     /// this library, at either end: nobody knows where in the stream they belong.
     pub(crate) fn look_at_tcp(&self, fd: c_int) -> bool {
         if self.is_gone() {
             return true;
         }
+        let fd = self.descriptor(fd);
         let Some(mut seen) = sys::look_at_tcp(fd) else {
             self.set_gone();
             return true;
@@ -283,11 +355,29 @@ impl Socket {
         self.is_gone()
     }
 
-    /// The last descriptor is closed, and no call uses it: forget the segment.
+    /// No call uses the socket: give back what was kept for those whose descriptor was closed, and behind the close of
+    /// the last one forget the segment.
     #[cold]
     fn release(&'static self) {
         if !self.closing.swap(false, Ordering::AcqRel) {
             return;
+        }
+        let over = self.descriptors.load(Ordering::Acquire) == 0;
+        let kept = self.kept.swap(NONE, Ordering::SeqCst);
+        if kept >= 0 {
+            if over {
+                offer::leave(self, kept);
+            }
+            KEPT.forget(kept);
+            sys::close(kept);
+        }
+        if !over {
+            return;
+        }
+        if kept != NONE
+            && let Some(session) = self.session()
+        {
+            super::stream::closed(&session);
         }
         let header = self.header.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !header.is_null() {
@@ -311,6 +401,37 @@ impl Socket {
     }
 }
 
+/// Descriptors that are kept for calls under way: a child of `fork` has no such call.
+struct Kept([AtomicI32; 32]);
+
+static KEPT: Kept = Kept([const { AtomicI32::new(NONE) }; 32]);
+
+impl Kept {
+    fn change(&self, from: c_int, to: c_int) {
+        let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.0.iter().any(|one| one.compare_exchange(from, to, order, failed).is_ok());
+    }
+
+    fn note(&self, fd: c_int) {
+        if fd >= 0 {
+            self.change(NONE, fd);
+        }
+    }
+
+    fn forget(&self, fd: c_int) {
+        self.change(fd, NONE);
+    }
+
+    fn close_all(&self) {
+        for one in &self.0 {
+            let fd = one.swap(NONE, Ordering::AcqRel);
+            if fd >= 0 {
+                sys::close(fd);
+            }
+        }
+    }
+}
+
 fn word(fd: c_int) -> Option<&'static AtomicUsize> {
     TABLE.get(usize::try_from(fd).ok()?)
 }
@@ -326,6 +447,16 @@ fn decoded(word: usize) -> Entry {
         // SAFETY: the table has addresses of sockets without it, and sockets are never freed.
         _ => Entry::Socket(unsafe { &*(word as *const Socket) }),
     }
+}
+
+/// Whether the descriptor is one of this socket's.
+pub(crate) fn is_named(socket: &Socket, fd: c_int) -> bool {
+    word(fd).is_some_and(|word| word.load(Ordering::SeqCst) == std::ptr::from_ref(socket) as usize)
+}
+
+/// Whether the descriptor is one of this set's.
+pub(crate) fn is_set(set: &'static Set, fd: c_int) -> bool {
+    matches!(entry(fd), Entry::Set(known) if std::ptr::eq(known, set))
 }
 
 /// The entry of a descriptor.
@@ -447,13 +578,27 @@ pub(crate) fn socket_of(fd: c_int) -> Option<&'static Socket> {
     Some(socket)
 }
 
-/// A connection that this process has left. When this is dropped the descriptor is closed, and the peer
-/// is woken to see it.
-pub(crate) struct Left(Held);
+/// A descriptor of a connection that is closed when this is dropped. If it was the last one, and no call is under
+/// way, this process has left, and the peer is woken to see it.
+pub(crate) struct Left {
+    held: Held,
+    last: bool,
+}
+
+impl Left {
+    fn new(socket: &'static Socket) -> Left {
+        socket.leaving.fetch_add(1, Ordering::SeqCst);
+        Left { held: held_again(socket), last: false }
+    }
+}
 
 impl Drop for Left {
     fn drop(&mut self) {
-        if let Some(session) = self.0.session() {
+        self.held.leaving.fetch_sub(1, Ordering::SeqCst);
+        if self.last
+            && self.held.kept.load(Ordering::SeqCst) == NONE
+            && let Some(session) = self.held.session()
+        {
             super::stream::closed(&session);
         }
     }
@@ -470,15 +615,19 @@ pub(crate) fn forget(fd: c_int) -> Option<Left> {
             one.closed(fd);
         }
         Entry::Socket(socket) => {
-            let held = held_again(socket);
+            let mut left = Left::new(socket);
             super::epoll::forget(socket, fd);
             set(fd, UNKNOWN);
-            if socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
+            socket.keep_for_others(fd);
+            left.last = socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1;
+            if left.last {
                 said::ended(socket);
-                offer::leave(&held, fd);
+                if socket.kept.load(Ordering::SeqCst) == NONE {
+                    offer::leave(socket, fd);
+                }
                 socket.closing.store(true, Ordering::Release);
-                return Some(Left(held));
             }
+            return Some(left);
         }
     }
     None
@@ -592,6 +741,7 @@ pub(crate) fn is_frozen() -> bool {
 
 /// In the child of a fork, which marks the ports at which it accepts.
 pub(crate) fn after_fork() {
+    KEPT.close_all();
     for word in known() {
         if word.load(Ordering::Relaxed) == LISTENER {
             word.store(UNKNOWN, Ordering::Relaxed);

@@ -1602,12 +1602,77 @@ def what_a_stream_holds_back_goes_where_its_descriptor_goes():
     room = ctypes.create_string_buffer(1000); libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), room, 0, 1000); libc.printf(b"held back "); os.dup2(c.fileno(), 1); libc.printf(b"and %d;", 7); libc.fflush(None); out = recv_exactly(s, 16).decode()
     os.dup2(keep, 1); c.close(); return out, attempt(s.recv, 9)
 
+def another(l, n):
+    """A connection whose first end has the number n, which is free."""
+    d = socket.socket()
+    if d.fileno() != n:
+        os.dup2(d.fileno(), n); d.close(); d = socket.socket(fileno=n)
+    d.connect(l.getsockname()); r, _ = l.accept(); warm(d, r)
+    return d, r
+
+def exchanged(d, r):
+    """Both ends move bytes, for some time."""
+    for _ in range(20):
+        for one, other in ((d, r), (r, d)):
+            one.sendall(b"12345")
+            if attempt(recv_exactly, other, 5) != "12345": return False
+        time.sleep(0.005)
+    return True
+
+@scenario
+def a_recv_goes_on_whose_descriptor_another_thread_closes():
+    l = listener(); c, s = pair(); n = s.fileno(); got = bytearray(6); out = []
+    t = threading.Thread(target=lambda: out.append(attempt(s.recv_into, got, 6, socket.MSG_WAITALL))); t.start()
+    c.sendall(b"a"); until(lambda: got[0]); os.close(s.detach())
+    d, r = another(l, n); out += [polled(c, select.POLLIN | select.POLLRDHUP), exchanged(d, r)]
+    c.sendall(b"bcdef"); t.join(); until(lambda: "RDHUP" in polled(c))
+    return out + [got.decode(), attempt(c.recv, 1)]
+
+@scenario
+def a_send_goes_on_whose_descriptor_another_thread_closes():
+    l = listener(); c, s = pair(); n = c.fileno(); data = pattern(40 << 20, 8); out = []
+    t = threading.Thread(target=lambda: out.append(attempt(c.send, data))); t.start()
+    until(lambda: unread(s) > 0); os.close(c.detach())
+    d, r = another(l, n); out += [exchanged(d, r), recv_all(s) == data]; t.join()
+    return out
+
+@scenario
+def a_poll_whose_descriptor_another_thread_closes():
+    c, s = pair(); out = []
+    t = threading.Thread(target=lambda: out.append(polled(s, select.POLLIN, 300))); t.start()
+    time.sleep(0.02); os.close(s.detach()); t.join()
+    return out
+
+@scenario
+def a_descriptor_is_closed_under_a_recv_that_has_a_duplicate():
+    c, s = pair(); d = s.dup(); got = bytearray(6); out = []
+    t = threading.Thread(target=lambda: out.append(attempt(s.recv_into, got, 6, socket.MSG_WAITALL))); t.start()
+    c.sendall(b"a"); until(lambda: got[0]); os.close(s.detach()); d.sendall(b"on"); out.append(recv_exactly(c, 2)); d.close()
+    out.append(polled(c, select.POLLIN | select.POLLRDHUP)); c.sendall(b"bcdef"); t.join(); until(lambda: "RDHUP" in polled(c))
+    return [str(x) for x in out] + [got.decode(), attempt(c.recv, 1)]
+
+@scenario
+def a_child_closes_what_another_thread_of_its_parent_reads():
+    c, s = pair(); got = bytearray(6)
+    t = threading.Thread(target=lambda: s.recv_into(got, 6, socket.MSG_WAITALL)); t.start()
+    c.sendall(b"a"); until(lambda: got[0]); r, w = os.pipe(); p = os.fork()
+    if p == 0:
+        s.close(); c.close(); os.close(w); os.read(r, 1); os._exit(0)
+    c.sendall(b"bcdef"); t.join(); s.close(); until(lambda: "RDHUP" in polled(c)); out = [got.decode(), polled(c, select.POLLRDHUP), attempt(c.recv, 1)]
+    os.close(w); return out + [reap(p)]
+
 @scenario
 def a_close_behind_unread_bytes_is_one_edge_with_them():
     c, s = pair(); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET); found = lambda ms=2: [ev(m) for _, m in e.poll(ms)]
     out = [found(0)]; c.sendall(b"x" * 1000); c.close(); until(lambda: s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 8)
     out += [found(), attempt(s.recv, 10), found(0.05), len(attempt(s.recv, 2000)), attempt(s.recv, 1), found(0.05)]
     return out + [attempt(s.send, b"x"), found(), found(0.05), attempt(s.recv, 1), attempt(s.send, b"x")]
+
+@scenario
+def a_signal_ends_what_has_done_a_part_whatever_its_flags():
+    rings = []; signal.signal(signal.SIGALRM, lambda *_: rings.append(1)); signal.siginterrupt(signal.SIGALRM, False)
+    c, s = pair(); signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05); sent = c.send(bytes(100 << 20)); d, r = pair(); d.sendall(b"abc")
+    return [0 < sent < 100 << 20, attempt(r.recv, 10, socket.MSG_WAITALL)]
 
 def run_one(name):
     f = {g.__name__: g for g in S}[name]

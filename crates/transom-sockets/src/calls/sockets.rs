@@ -73,10 +73,11 @@ calls! {
         {
             // Without an address the connection is reset.
             session.end().abortive.store(1, std::sync::atomic::Ordering::Relaxed);
+            drop(held);
             let left = table::forget(fd);
             let done = next(fd, to, size);
             table::set_fresh(fd);
-            drop((held, left));
+            drop(left);
             return done;
         }
         let done = next(fd, to, size);

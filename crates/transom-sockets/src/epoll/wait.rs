@@ -7,6 +7,7 @@ use super::slots::{IDLE, Slots};
 use super::{Kernel, SEVERAL, Set};
 use crate::ready;
 use crate::sys::{self, Errno};
+use crate::table;
 
 /// Every so many calls that find a hot socket ready ask the kernel, too.
 const TURNS: u32 = 8;
@@ -139,6 +140,10 @@ impl Set {
             asked?;
             if over {
                 return Ok(0);
+            }
+            if !table::is_set(self, epoll) {
+                // Another thread has closed it: the number may be that of another set.
+                return Err(libc::EBADF);
             }
         }
     }

@@ -45,7 +45,7 @@ impl Patience {
         held: &Socket,
         session: &Session<'_>,
         fd: c_int,
-        road: Road,
+        (road, some): (Road, bool),
     ) -> Result<(), Errno> {
         let there = || has_input(held, session);
         if road == Road::Ring && held.spin.look(None, there) {
@@ -57,9 +57,9 @@ impl Patience {
             return Err(libc::EAGAIN);
         }
         if road == Road::Ring && (now < self.drowsy || self.deadline != u64::MAX) {
-            return self.nap(held, session, fd, (session.for_bytes(), NAP), &there);
+            return self.nap(held, session, fd, (session.for_bytes(), NAP, some), &there);
         }
-        ready::sleep_in_kernel(held, session, fd, self.deadline)
+        ready::sleep_in_kernel(held, session, fd, (self.deadline, some))
     }
 
     /// Behind a look that has shown less than the call waits for. An error: nothing more comes, or in time.
@@ -87,7 +87,7 @@ impl Patience {
         // Bytes that come over TCP wake nobody who sleeps on a word.
         let by_ring = session.road_in() == Ok(Road::Ring);
         let limit = if by_ring { NAP } else { Duration::from_nanos(ready::SHORT) };
-        self.nap(held, session, fd, (session.for_bytes(), limit), &|| more() || ended())
+        self.nap(held, session, fd, (session.for_bytes(), limit, true), &|| more() || ended())
     }
 
     #[inline(never)]
@@ -96,7 +96,7 @@ impl Patience {
         held: &Socket,
         session: &Session<'_>,
         fd: c_int,
-        deep: bool,
+        (deep, some): (bool, bool),
     ) -> Result<(), Errno> {
         if !session.sends_by_ring() {
             self.start(fd, libc::SO_SNDTIMEO);
@@ -104,6 +104,7 @@ impl Patience {
             let mut room = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
             // The road may change meanwhile.
             let limit = left.min(NAP.as_nanos() as u64);
+            let _asleep = held.sleeps();
             sys::poll(&mut room, Some(limit), std::ptr::null())?;
             return if left == 0 { Err(libc::EAGAIN) } else { Ok(()) };
         }
@@ -116,17 +117,17 @@ impl Patience {
             return Err(libc::EAGAIN);
         }
         let limit = if deep { NAP } else { GROWS };
-        self.nap(held, session, fd, (session.for_room(), limit), &there)
+        self.nap(held, session, fd, (session.for_room(), limit, some), &there)
     }
 
     /// Sleep on the word, if the peer still lives; for a while only, because a peer that is killed wakes
-    /// nobody.
+    /// nobody. `some`: the call has done a part of what it was asked for.
     fn nap(
         &self,
         held: &Socket,
         session: &Session<'_>,
         fd: c_int,
-        (wait, limit): (&Wait, Duration),
+        (wait, limit, some): (&Wait, Duration, bool),
         there: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
         let value = wait.fall_asleep();
@@ -138,8 +139,10 @@ impl Patience {
             return Ok(());
         }
         let left = Duration::from_nanos(self.deadline.saturating_sub(sys::now()));
-        // A socket with a time limit goes on behind no signal (signal(7)).
-        let sleep = if self.deadline == u64::MAX { sys::sleep_on } else { sys::sleep_until_signal };
+        // A socket with a time limit goes on behind no signal, nor does a call that has a part to report (signal(7)).
+        let goes_on = self.deadline == u64::MAX && !some;
+        let sleep = if goes_on { sys::sleep_on } else { sys::sleep_until_signal };
+        let _asleep = held.sleeps();
         match sleep(wait.word(), value, left.min(limit)) {
             Err(libc::ETIMEDOUT) => Ok(()),
             done => done,

@@ -70,6 +70,7 @@ fn receive_bytes(
     let mut done = 0;
     let mut patience = Patience::default();
     loop {
+        let fd = held.descriptor(fd);
         let over_tcp = session.road_in() != Ok(Road::Ring);
         match attempt(held, session, fd, what, (done, wanted)) {
             Ok(Got::Bytes(0)) => return Ok(done),
@@ -96,7 +97,7 @@ fn receive_bytes(
                 } else if passed > 0 {
                     patience.wait_for_more(held, session, fd, passed)
                 } else {
-                    patience.wait_for_bytes(held, session, fd, road)
+                    patience.wait_for_bytes(held, session, fd, (road, done > 0))
                 };
                 if let Err(error) = waited {
                     return if done > 0 { Ok(done) } else { Err(error) };

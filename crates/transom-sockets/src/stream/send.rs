@@ -93,6 +93,7 @@ fn send_now(
     // A call that waits for nothing takes at once what the largest ring has room for, as TCP does.
     let mut deep = nonblocking;
     loop {
+        let fd = held.descriptor(fd);
         let sent = {
             let _lock = match held.sending(&session) {
                 Err(libc::EAGAIN) if !nonblocking && done == 0 => {
@@ -126,7 +127,7 @@ fn send_now(
             Err(libc::EAGAIN)
         } else {
             let queued = session.queued();
-            let waited = patience.wait_for_room(held, &session, fd, deep);
+            let waited = patience.wait_for_room(held, &session, fd, (deep, done > 0));
             deep |= queued == session.queued();
             waited
         };
