@@ -507,7 +507,7 @@ impl Connection {
                     || self.execution.as_ref().is_some_and(|execution| {
                         execution.under_way.is_some()
                             || (execution.pair.sends_failed() && !execution.requests.is_empty())
-                            || (self.attention.has(Attention::CREDIT_ASKED) && self.ended.is_none())
+                            || (self.seeks_receive() && self.ended.is_none())
                             || (!self.attention.has(Attention::WAITS)
                                 && execution.startable().is_some())
                     })
@@ -520,6 +520,13 @@ impl Connection {
     #[must_use]
     pub fn lacks_receive(&self) -> bool {
         self.wire.lacks_receive()
+    }
+
+    /// Whether the peer has asked for a receive of the shared queue, in which the next
+    /// [`transmit`](Connection::transmit) looks for one.
+    #[must_use]
+    pub fn seeks_receive(&self) -> bool {
+        self.attention.has(Attention::CREDIT_ASKED)
     }
 
     /// The word with everything that is unusual; a driver sets and clears its own bits.

@@ -20,10 +20,11 @@ use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
 use crate::{Attention, Connection, Cx, Effect, Effects, Quiet, Status};
 
-/// The peer is about to hear that there is no receive for its message, and one may wait in front of the link: a
-/// receive that is posted counts (Verbs V94).
+/// The peer is about to hear that there is no receive for its message, and one may wait in front of the link, or in
+/// a shared queue: a receive that is posted counts (Verbs V94).
 pub(super) fn has_unseen_receive(connection: &Connection, qp: &Option<Arc<dyn Queues>>) -> bool {
-    connection.lacks_receive() && qp.as_ref().is_some_and(|qp| qp.is_waiting())
+    connection.lacks_receive()
+        && (connection.seeks_receive() || qp.as_ref().is_some_and(|qp| qp.is_waiting()))
 }
 
 impl Link {

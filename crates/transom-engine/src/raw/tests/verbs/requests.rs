@@ -45,6 +45,31 @@ fn v94_a_receive_in_front_of_its_link_counts() {
     }
 }
 
+/// Verbs V94: so is one of a shared queue, which is taken when the peer asks. The sender looks all the time, so that it
+/// would see a word that says otherwise in between.
+#[test]
+fn v94_a_receive_of_a_shared_queue_counts() {
+    for path in [Path::Process, Path::Tcp] {
+        let options = Options { path, ..verbs() };
+        let (mut active, passive) = (End::new(&options), End::new(&options));
+        let srq = passive.adapter.shared_receive_queue_in(passive.domain, 8, 1).unwrap();
+        let (cq, domain, own) = (&passive.cq, passive.domain, QueuePairOptions::default());
+        let qp = passive.adapter.queue_pair(domain, cq, cq, Some(&srq), &own).unwrap();
+        let mut passive = End { qp, ..passive };
+        connect(&mut active, &mut passive);
+        let limits = Limits { receive: Some(PATIENCE), one_try: true, ..Limits::default() };
+        active.qp.set_limits(limits).unwrap();
+        for context in 0..2_000 {
+            srq.post_receive(context, &[]).unwrap();
+            send(&active, context);
+            let mut outcome = [Completion::default()];
+            until("the Send has no outcome", || active.cq.poll(&mut outcome) == 1);
+            assert_eq!((outcome[0].request_context, outcome[0].status), (context, OK), "{path:?}");
+            assert_eq!(passive.next().request_context, context);
+        }
+    }
+}
+
 /// Verbs V54: a queue that runs over loses what comes then, not what is in it, and its queue pairs end.
 #[test]
 fn v54_a_completion_queue_that_runs_over_keeps_what_is_in_it() {
