@@ -184,6 +184,17 @@ impl Id {
         Ok(())
     }
 
+    /// An acceptance that cannot be sent rejects what the peer has asked (Verbs V124).
+    pub(crate) fn accept_in_vain(&self, queue_pair: Option<&Arc<QueuePair>>) {
+        let asked = self.lock().state == State::Requested;
+        if asked
+            && self.reject(&[]).is_ok()
+            && let Some(queue_pair) = queue_pair
+        {
+            queue_pair.fail();
+        }
+    }
+
     /// The peer has completed the connection, or has not.
     fn completed(self: &Arc<Id>, status: Status) {
         if status == Status::Success {

@@ -248,6 +248,30 @@ static void connects(void) {
     rdma_destroy_qp(id);
     SUCCEEDS(rdma_destroy_id(id));
 }
+/* V124: more private data than an answer has room for: the peer is rejected, and the queue pair in error. */
+static void answers_too_long(void) {
+    struct rdma_cm_id *id = routed();
+    give_queues(id);
+    SUCCEEDS(rdma_connect(id, NULL));
+    struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *peer = event->id;
+    SUCCEEDS(rdma_ack_cm_event(event));
+    give_queues(peer);
+    static char words[197] = "long";
+    struct rdma_conn_param answer = {.responder_resources = 17};
+    FAILS("V126", ERROR(rdma_accept(peer, &answer)), EINVAL); /* nothing has happened */
+    answer = (struct rdma_conn_param){.private_data = words, .private_data_len = sizeof words};
+    FAILS("V124", ERROR(rdma_accept(peer, &answer)), EINVAL);
+    CHECK("V124", state_of(peer->qp) == IBV_QPS_ERR, "state %d", state_of(peer->qp));
+    event = next(ours, RDMA_CM_EVENT_REJECTED);
+    CHECK("V124", event->id == id && event->status == 28, "status %d", event->status);
+    SUCCEEDS(rdma_ack_cm_event(event));
+    FAILS("V124", ERROR(rdma_accept(peer, NULL)), EINVAL);
+    rdma_destroy_qp(peer);
+    SUCCEEDS(rdma_destroy_id(peer));
+    rdma_destroy_qp(id);
+    SUCCEEDS(rdma_destroy_id(id));
+}
 /* V119: destroying waits for events that were fetched, and drops the others. */
 static int destroyed;
 static void *destroys(void *id) {
@@ -312,6 +336,7 @@ int main(int argc, char **argv) {
     listeners();
     backlog();
     connects();
+    answers_too_long();
     ends();
     SUCCEEDS(rdma_destroy_id(listener));
     rdma_destroy_event_channel(ours);

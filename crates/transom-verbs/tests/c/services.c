@@ -118,10 +118,7 @@ static void whole(void) {
     SUCCEEDS(rdma_ack_cm_event(event));
     with_qp(asked);
     char room[2][256];
-    struct rdma_conn_param answer = {.private_data = long_data, .private_data_len = 137};
-    CHECK("V135", rdma_accept(asked, &answer) == -1 && errno == EINVAL, "137 bytes: errno %d", errno);
-    answer.private_data = "answer";
-    answer.private_data_len = 7;
+    struct rdma_conn_param answer = {.private_data = "answer", .private_data_len = 7};
     answer.qp_num = 5; /* not looked at: the id has a queue pair */
     SUCCEEDS(rdma_accept(asked, &answer));
     CHECK("V135", rdma_accept(asked, &answer) == -1 && errno == EINVAL, "twice: errno %d", errno);
@@ -166,23 +163,32 @@ static void whole(void) {
     nothing();
 }
 
-/* By the program, by destroying the id, and with its event unread. */
+/* By the program, by destroying the id, by an answer that is too long, and with its event unread. */
 static void rejected(void) {
-    for (int how = 0; how < 3; how++) {
-        struct rdma_cm_id *id = resolved(port);
+    static char words[137] = "long";
+    struct rdma_conn_param answer = {.private_data = words, .private_data_len = sizeof words, .qp_num = 5};
+    for (int how = 0; how < 4; how++) {
+        struct rdma_cm_id *id = resolved(port), *asked = NULL;
         SUCCEEDS(rdma_connect(id, NULL));
         struct pollfd fd = {channel->fd, POLLIN, 0};
         CHECK("V135", poll(&fd, 1, HANG) == 1, "no request");
-        if (how < 2) {
+        if (how < 3) {
             struct rdma_cm_event *event = next(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-            struct rdma_cm_id *asked = event->id;
+            asked = event->id;
             SUCCEEDS(rdma_ack_cm_event(event));
-            if (how == 0)
-                SUCCEEDS(rdma_reject(asked, "no", 3));
-            if (how == 0)
-                CHECK("V135", rdma_accept(asked, NULL) == -1 && errno == EINVAL, "errno %d", errno);
+        }
+        switch (how) {
+        case 0:
+            SUCCEEDS(rdma_reject(asked, "no", 3));
+            CHECK("V135", rdma_accept(asked, NULL) == -1 && errno == EINVAL, "errno %d", errno);
+            break;
+        case 1:
             SUCCEEDS(rdma_destroy_id(asked));
-        } else {
+            break;
+        case 2:
+            CHECK("V124", rdma_accept(asked, &answer) == -1 && errno == EINVAL, "errno %d", errno);
+            break;
+        default:
             SUCCEEDS(rdma_destroy_id(listener));
         }
         struct rdma_cm_event *event = next(RDMA_CM_EVENT_REJECTED, 28);
@@ -193,6 +199,8 @@ static void rejected(void) {
                       !strcmp(event->param.ud.private_data, "no"),
                   "%u bytes", event->param.ud.private_data_len);
         SUCCEEDS(rdma_ack_cm_event(event));
+        if (how == 0 || how == 2)
+            SUCCEEDS(rdma_destroy_id(asked));
         SUCCEEDS(rdma_destroy_id(id));
     }
 }

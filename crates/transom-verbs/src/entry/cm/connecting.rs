@@ -11,18 +11,9 @@ use crate::errno::{Errno, Result};
 use crate::resolution;
 use crate::{explain, limits};
 
-/// The program's parameters, and its private data of at most `most` bytes.
-///
-/// # Safety
-/// Null, or a structure of the program's with its data.
-unsafe fn parameters<'a>(
-    given: *mut rdma_conn_param,
-    most: usize,
-) -> Result<(Parameters, &'a [u8])> {
-    // SAFETY: this function's contract.
-    let Some(given) = (unsafe { given.as_ref() }) else {
-        return Ok((Parameters::default(), &[]));
-    };
+/// The program's parameters.
+fn parameters(given: Option<&rdma_conn_param>) -> Result<Parameters> {
+    let Some(given) = given else { return Ok(Parameters::default()) };
     let count = |name, asked: u8| match asked {
         255 => Ok(limits::READS as u8),
         asked if u32::from(asked) <= limits::READS => Ok(asked),
@@ -33,14 +24,22 @@ unsafe fn parameters<'a>(
             )
         })),
     };
-    let parameters = Parameters {
+    Ok(Parameters {
         responder_resources: count("responder_resources", given.responder_resources)?,
         initiator_depth: count("initiator_depth", given.initiator_depth)?,
         retry_count: given.retry_count.min(7),
         rnr_retry_count: given.rnr_retry_count.min(7),
-    };
-    // SAFETY: as above.
-    Ok((parameters, unsafe { data(given.private_data, given.private_data_len, most) }?))
+    })
+}
+
+/// The private data that comes with the program's parameters, of at most `most` bytes.
+///
+/// # Safety
+/// The structure is the program's, with its data.
+unsafe fn private(given: Option<&rdma_conn_param>, most: usize) -> Result<&[u8]> {
+    let Some(given) = given else { return Ok(&[]) };
+    // SAFETY: this function's contract.
+    unsafe { data(given.private_data, given.private_data_len, most) }
 }
 
 /// # Safety
@@ -69,7 +68,8 @@ pub(crate) unsafe extern "C" fn rdma_connect(
             let shell = look(id)?;
             let datagrams = shell.id.is_datagrams();
             let most = if datagrams { resolution::QUESTION_DATA } else { cm::CONNECT_DATA };
-            let (parameters, private) = parameters(given, most)?;
+            let given = given.as_ref();
+            let (parameters, private) = (parameters(given)?, private(given, most)?);
             let pair = queue_pair((*shell.head()).qp)?;
             shell.id.connect(pair.as_ref(), parameters, private)?;
             finish(shell)?;
@@ -100,14 +100,22 @@ pub(crate) unsafe extern "C" fn rdma_accept(
         unsafe {
             let shell = look(id)?;
             let pair = queue_pair((*shell.head()).qp)?;
-            if shell.id.is_datagrams() {
-                let (_, private) = parameters(given, resolution::ANSWER_DATA)?;
-                let named = given.as_ref().map(|given| given.qp_num);
+            let datagrams = shell.id.is_datagrams();
+            let most = if datagrams { resolution::ANSWER_DATA } else { cm::ACCEPT_DATA };
+            let given = given.as_ref();
+            let parameters = parameters(given)?;
+            let private = private(given, most).inspect_err(|_| {
+                shell.id.accept_in_vain(pair.as_ref());
+                if let Some(pair) = &pair {
+                    show_state(pair);
+                }
+            })?;
+            if datagrams {
+                let named = given.map(|given| given.qp_num);
                 let number = pair.map(|pair| pair.number).or(named).ok_or(Errno::EINVAL)?;
                 shell.id.accept_service(number, private)?;
                 return Ok(0);
             }
-            let (parameters, private) = parameters(given, cm::ACCEPT_DATA)?;
             shell.id.accept(pair.as_ref(), parameters, private)?;
             if let Some(pair) = &pair {
                 show_state(pair);
