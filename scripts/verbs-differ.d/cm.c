@@ -185,7 +185,7 @@ static void call(int i) {
         struct rdma_conn_param p = parameters(private, 40, i);
         switch (any(8)) {
         case 0:
-            if (s->phase == RESOLVED) return;
+            if (s->phase == RESOLVED || !id->verbs) return; /* librdmacm dies without a device */
             say("route of %s %d in %d: %s", whose, i, s->phase, result(rdma_resolve_route(id, 2000)));
             break;
         case 1:
@@ -194,7 +194,7 @@ static void call(int i) {
                 result(rdma_resolve_addr(id, NULL, (struct sockaddr *)&there, 2000)));
             break;
         case 2:
-            if (!id->verbs || (s->phase == ROUTED && id == s->client)) return; /* librdmacm dies without a device */
+            if (!id->verbs || (s->phase == ROUTED && id == s->client)) return; /* the same */
             say("connect %s %d in %d: %s", whose, i, s->phase, result(rdma_connect(id, &p)));
             break;
         case 3:
