@@ -1,12 +1,6 @@
 //! Texts of other processes, on their way to a terminal.
 
-/// Whether a terminal shows a character, and takes it for no command. Characters that turn the direction of
-/// writing around show what is not there.
-fn is_plain(c: char) -> bool {
-    let turns = matches!(c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    !c.is_control() && !turns
-}
+use transom_wire::is_plain;
 
 /// A text in which characters that are not shown as they are stand as `\u{1b}`.
 #[must_use]

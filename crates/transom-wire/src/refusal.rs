@@ -84,6 +84,24 @@ pub struct PeerError {
     pub explanation: Option<String>,
 }
 
+/// The explanation that a peer sent, for people to read: each character that a terminal does not show as it
+/// is has become a space. `None`: the peer sent none.
+#[must_use]
+pub fn explanation_of(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = text.chars().map(|c| if is_plain(c) { c } else { ' ' });
+    (!bytes.is_empty()).then(|| shown.collect())
+}
+
+/// Whether a terminal shows a character, and takes it for no command. Characters that turn the direction of
+/// writing around show what is not there.
+#[must_use]
+pub fn is_plain(c: char) -> bool {
+    let turns = matches!(c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !turns
+}
+
 /// The stream broke a rule of its protocol. The stream is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

@@ -2,7 +2,7 @@
 
 use transom_wire::{
     Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Phase, Refusal, RefusalClass,
-    Violation,
+    Violation, explanation_of,
 };
 
 use super::Stream;
@@ -51,12 +51,6 @@ fn fitting(text: &str) -> String {
         end -= 1;
     }
     text.get(..end).unwrap_or("").to_owned()
-}
-
-/// Text of a peer, for people to read: printable, whatever it sent.
-fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 impl Stream {
@@ -296,7 +290,7 @@ fn failed(
 ) -> Event<'static> {
     match blamed {
         Some(blamed) => {
-            let explanation = (!blamed.text.is_empty()).then(|| printable(&blamed.text));
+            let explanation = explanation_of(&blamed.text);
             let (operation, class) = (Some(blamed.operation), Some(blamed.class));
             let error = PeerError { class, operation, code, explanation };
             Event::PeerFailed { id: blamed.id, error }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use transom_wire::{
     Blame, Bytes, Decoded, Event, Immediate, MessageId, Operation, PeerError, ReadSlot, Refusal,
-    RefusalClass, Time, Violation,
+    RefusalClass, Time, Violation, explanation_of,
 };
 
 use super::Channel;
@@ -464,7 +464,7 @@ impl Channel {
         let (operation, class) = record::read_detail(header.detail);
         let id = self.outbound.named(header.address);
         let text = payload.own().unwrap_or_default();
-        let explanation = (!text.is_empty()).then(|| printable(text));
+        let explanation = explanation_of(text);
         let code = match (operation, class) {
             (Some(operation), Some(class)) => format!("{operation:?} refused: {class:?}"),
             _ => "the peer says that a rule of the path was broken".to_owned(),
@@ -519,10 +519,4 @@ fn fitting(text: &str) -> &str {
         end -= 1;
     }
     text.get(..end).unwrap_or("")
-}
-
-/// Text of a peer, for people to read: printable, whatever it sent.
-fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

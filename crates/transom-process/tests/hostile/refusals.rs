@@ -253,6 +253,7 @@ fn an_explanation_of_the_peers_is_printable() {
         (b"a\x1b[2Jb\nc\0d\x7f", "a [2Jb c d "),
         (b"\xFF\xFEx", "\u{FFFD}\u{FFFD}x"),
         ("\u{9b}é".as_bytes(), " é"),
+        ("to \u{202e}tuo\u{2069}\u{2028}".as_bytes(), "to  tuo  "),
     ] {
         let mut side = open();
         let header = refusal(Operation::Send, RefusalClass::TooLong, u64::MAX, text.len());

@@ -49,10 +49,10 @@ fn an_explanation_of_several_frames_arrives_whole_and_bounded() {
 
 #[test]
 fn a_peers_text_is_made_printable() {
-    let why = "two\nlines\x1b[31m and \0";
+    let why = "two\nlines\x1b[31m and \0\u{202e}";
     let got = refused(|event| matches!(event, Event::Write { .. }), RefusalClass::Right, why);
     let Some(Got::Failed { error, .. }) = got.last() else { unreachable!("{got:?}") };
-    assert_eq!(error.explanation.as_deref(), Some("two lines [31m and  "));
+    assert_eq!(error.explanation.as_deref(), Some("two lines [31m and   "));
 }
 
 #[test]
