@@ -259,6 +259,47 @@ fn name_holder(message: &[u8], names: &[&str]) -> Option<NameHolder> {
     Some(NameHolder { name, user: user?, number: number.parse().ok()?, place: place.parse().ok()? })
 }
 
+// ---- about a route (netlink, rtnetlink) ----
+
+/// `RTM_GETROUTE` and `RTM_NEWROUTE`.
+const GET_ROUTE: u16 = 26;
+const ROUTE: u16 = 24;
+/// `RTA_DST`.
+const DESTINATION: u16 = 1;
+/// Behind the header: `struct rtmsg`. Attributes follow.
+const ABOUT_ROUTE: usize = 12;
+/// Where the answer has the kind of the route, and `RTN_LOCAL`: to this host itself.
+const ROUTE_KIND: usize = HEADER + 7;
+const TO_ITSELF: u8 = 2;
+
+/// A query for the route to an address.
+#[must_use]
+pub fn question_of_route(to: IpAddr) -> Vec<u8> {
+    let (family, address) = match to {
+        IpAddr::V4(ip) => (AF_INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (AF_INET6, ip.octets().to_vec()),
+    };
+    let attribute = 4 + address.len();
+    let mut bytes = Vec::with_capacity(HEADER + ABOUT_ROUTE + attribute);
+    bytes.extend(((HEADER + ABOUT_ROUTE + attribute) as u32).to_ne_bytes());
+    bytes.extend(GET_ROUTE.to_ne_bytes());
+    bytes.extend(REQUEST.to_ne_bytes());
+    bytes.extend([0; 8]); // sequence, port
+    bytes.extend([family, address.len() as u8 * 8, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([0; 4]); // flags
+    bytes.extend((attribute as u16).to_ne_bytes());
+    bytes.extend(DESTINATION.to_ne_bytes());
+    bytes.extend(address);
+    bytes
+}
+
+/// Whether a route leads to this host itself.
+#[must_use]
+pub fn leads_here(answer: &[u8]) -> bool {
+    bytes(answer, 4).map(u16::from_ne_bytes) == Some(ROUTE)
+        && answer.get(ROUTE_KIND) == Some(&TO_ITSELF)
+}
+
 // ---- about addresses (netlink, rtnetlink) ----
 
 /// `RTM_DELADDR`.

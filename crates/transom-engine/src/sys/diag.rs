@@ -1,38 +1,53 @@
 //! The kernel's answers about one socket of this machine: the user behind the other end of a connection,
-//! the receive buffer that a datagram would go to. The cost does not grow with the number of sockets,
+//! the receive buffer that a datagram would go to; and whether it is of this machine. The cost does not grow with the number of sockets,
 //! which peers could raise.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::netlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
-use super::Fd;
+use super::{Fd, PeerPlace};
 use transom_os::answers::{
-    About, End, ReceiveBuffer, end, holder, is_about_a_socket, question, receive_buffer,
+    About, End, ReceiveBuffer, end, holder, is_about_a_socket, leads_here, question,
+    question_of_route, receive_buffer,
 };
 
 /// A question about a socket costs about as much as a connection.
 pub(crate) const ASKING_TAKES_NO_TIME: bool = true;
 
-/// Whether a peer's address is certainly one of this host.
+/// Whether a peer's address is certainly one of this host. Another one of its addresses takes a question:
+/// [`place_of_peer`].
 #[must_use]
 pub(crate) fn is_of_this_host(local: SocketAddr, peer: SocketAddr) -> bool {
     let (from, to) = (end(peer).0, end(local).0);
     from.is_loopback() || from == to
 }
 
-/// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses
-/// of this machine. `None`: no process holds that socket, it is not on this machine, or the kernel
-/// was built without this query.
+/// Where the other end of a connection from `local` to `peer` is. A socket that its process has closed is
+/// known by its address alone, so that closing it makes nobody another host's peer.
+#[must_use]
+pub(crate) fn place_of_peer(local: SocketAddr, peer: SocketAddr) -> PeerPlace {
+    if !is_of_this_host(local, peer) && !is_routed_here(end(peer).0) {
+        return PeerPlace::Elsewhere;
+    }
+    user_of_peer(local, peer).map_or(PeerPlace::Here, PeerPlace::HereOf)
+}
+
+/// Whether this host takes what is sent to an address.
+fn is_routed_here(address: IpAddr) -> bool {
+    let mut answer = [0; 512];
+    let length = converse(None, &question_of_route(address), &mut answer);
+    length.and_then(|length| answer.get(..length)).is_some_and(leads_here)
+}
+
+/// The user whose socket is at the other end of a connection from `local` to `peer`. `None`: no process
+/// holds that socket, it is not on this machine, or the kernel was built without this query.
 #[must_use]
 pub(crate) fn user_of_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    if !is_of_this_host(local, peer) {
-        return None;
-    }
     let (from, to) = (end(peer), end(local));
     let mut answer = [0; 512];
     let length = ask(About::Holder, from, to, &mut answer)?;
@@ -55,15 +70,15 @@ pub(crate) fn receive_buffer_of(from: SocketAddr, to: SocketAddr) -> Option<Rece
 
 /// How long the kernel's answer to a question about a socket is.
 pub(super) fn ask(about: About, from: End, to: End, answer: &mut [u8]) -> Option<usize> {
-    let socket: Fd = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        Some(netlink::SOCK_DIAG),
-    )
-    .ok()?
-    .into();
-    send(&socket, &question(about, from, to), SendFlags::empty()).ok()?;
+    converse(Some(netlink::SOCK_DIAG), &question(about, from, to), answer)
+}
+
+/// How long the kernel's answer to a question is. `protocol`: of netlink; `None`: `NETLINK_ROUTE`.
+fn converse(protocol: Option<Protocol>, question: &[u8], answer: &mut [u8]) -> Option<usize> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol);
+    let socket: Fd = socket.ok()?.into();
+    send(&socket, question, SendFlags::empty()).ok()?;
     // The kernel answers within the call; no other sender can reach this unnamed socket.
     Some(recv(&socket, answer, RecvFlags::empty()).ok()?.0)
 }
@@ -83,12 +98,25 @@ pub(crate) fn is_answered(local: SocketAddr, peer: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
     use super::*;
     use transom_os::answers::{
         ABOUT_SOCKET, BY_FAMILY, HEADER, INODE, LISTENS, MEMORY, STATE, USER,
     };
+
+    #[test]
+    fn every_address_of_this_host_is_one_of_its_own() {
+        if !is_routed_here(Ipv4Addr::LOCALHOST.into()) {
+            return eprintln!("not shown: this kernel does not answer (no rtnetlink)");
+        }
+        for one in super::super::interfaces().unwrap() {
+            assert!(is_routed_here(one.address), "{one:?}");
+        }
+        for other in ["192.0.2.1", "2001:db8::1", "::", "ff02::1"] {
+            assert!(!is_routed_here(other.parse().unwrap()), "{other}");
+        }
+    }
 
     #[test]
     fn the_kernel_knows_whose_the_other_end_is() {

@@ -57,6 +57,7 @@ mod own_tests;
 #[cfg_attr(windows, path = "windows/pages.rs")]
 mod pages;
 mod perturb;
+mod place;
 #[cfg_attr(windows, path = "windows/process.rs")]
 mod process;
 mod recently;
@@ -78,7 +79,7 @@ pub(crate) use capture::CaptureFiles;
 pub use copy::{Fault, copy_in, copy_out};
 pub(crate) use datagram::Datagrams;
 pub(crate) use diag::{
-    ASKING_TAKES_NO_TIME, is_answered, is_of_this_host, receive_buffer_of, user_of_peer,
+    ASKING_TAKES_NO_TIME, is_answered, is_of_this_host, place_of_peer, receive_buffer_of,
 };
 #[cfg(windows)]
 pub use doorbell::Doorbell;
@@ -111,6 +112,7 @@ pub(crate) use names::{Name, NameHolders, holders};
 pub(crate) use pages::hold as hold_maps;
 pub use pages::{check_pages, check_ranges};
 pub(crate) use perturb::perturb;
+pub(crate) use place::PeerPlace;
 #[cfg(test)]
 #[cfg(not(windows))]
 pub(crate) use process::cpu_time;

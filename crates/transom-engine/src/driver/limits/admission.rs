@@ -1,22 +1,25 @@
 //! Limits on start-up. Peers half-way through it are limited per listener and per address (iW 14),
 //! because each handshake holds memory and a timer before the peer is known. On this host all users have the same
-//! addresses, and as many of 127/8 as they like: once a part of one address's share is taken there, the
-//! kernel is asked whose each further connection is, and each user has a share. Those of our own user take
-//! no place that others could take, and all others of this host together leave half to other hosts. Connects of
+//! addresses, as many of 127/8 as they like, and those of each network that the host is in: once a part of an
+//! address's share is taken, the kernel is asked where each further connection from there comes from, and whose it
+//! is, and each user of this host has a share. Those of our own user take
+//! no place that others could take, and all others of this host together leave half to other hosts. A process
+//! that has proven to be our own user's has a place among those. Connects of
 //! this side that have no answer yet are limited, too: beyond a number each further one is slowed down.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::sys;
+use crate::sys::{self, PeerPlace};
 
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpen {
-    /// From everywhere together.
+    /// From everywhere together; as many of our own user's besides, and as many that have proven to be our
+    /// user's processes.
     pub total: usize,
     /// From one address (from one /64 network of IPv6), or of one user of this host.
     pub per_address: usize,
@@ -39,6 +42,8 @@ enum Origin {
     User(u32),
     /// Our own user, at an address of this host.
     OurUser(IpAddr),
+    /// Processes of our own user's, as a hand-over has proven.
+    Proven,
 }
 
 impl Origin {
@@ -48,6 +53,10 @@ impl Origin {
 
     fn is_ours(self) -> bool {
         matches!(self, Origin::OurUser(_))
+    }
+
+    fn is_others(self) -> bool {
+        !matches!(self, Origin::OurUser(_) | Origin::Proven)
     }
 }
 
@@ -74,7 +83,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     from: Origin,
-    counts: Arc<Mutex<Counts>>,
+    admission: Admission,
 }
 
 /// The host, or the /64 network of IPv6, that an address stands for.
@@ -90,51 +99,54 @@ impl Admission {
         Admission { limits, counts: Arc::default() }
     }
 
-    /// Let a connection in, or not. `user`: of one from this host, asks whose it is.
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Let a connection in, or not. `here`: it is from this host, certainly. `place`: asks where it is from.
     pub(crate) fn admit(
         &self,
         address: IpAddr,
-        user: Option<impl FnOnce() -> Option<u32>>,
+        here: bool,
+        place: impl FnOnce() -> PeerPlace,
     ) -> Option<Ticket> {
         let HalfOpen { total, per_address } = self.limits;
-        let from = self.origin(address, user);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = counts.of(from);
+        let from = self.origin(address, here, place);
+        let mut counts = self.lock();
         let full = match from {
-            Origin::OurUser(_) => counts.ours >= total,
+            Origin::OurUser(_) | Origin::Proven => counts.ours >= total,
             Origin::Network(_) => counts.total >= total,
             Origin::Here | Origin::User(_) => {
                 counts.total >= total || counts.here >= total.div_ceil(2)
             }
         };
-        if full || all >= per_address {
+        if full || counts.of(from) >= per_address {
             counts.turned_away += 1;
             return None;
         }
-        counts.total += usize::from(!from.is_ours());
-        counts.here += usize::from(from.is_others_here());
-        counts.ours += usize::from(from.is_ours());
-        counts.from.insert(from, all + 1);
-        Some(Ticket { from, counts: self.counts.clone() })
+        counts.add(from);
+        Some(Ticket { from, admission: self.clone() })
     }
 
-    fn origin(&self, address: IpAddr, user: Option<impl FnOnce() -> Option<u32>>) -> Origin {
-        let Some(user) = user else { return Origin::Network(network_of(address)) };
-        let unasked = self.limits.per_address / 4;
-        let asks = {
-            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.of(Origin::Here) >= unasked
-        };
-        match if asks { user() } else { None } {
-            Some(user) if sys::is_our_user(user) => Origin::OurUser(network_of(address)),
-            Some(user) => Origin::User(user),
-            None => Origin::Here,
+    fn origin(&self, address: IpAddr, here: bool, place: impl FnOnce() -> PeerPlace) -> Origin {
+        let network = Origin::Network(network_of(address));
+        let unasked = if here { Origin::Here } else { network };
+        if self.lock().of(unasked) < self.limits.per_address / 4 {
+            return unasked;
+        }
+        match place() {
+            PeerPlace::Elsewhere => network,
+            PeerPlace::Here => Origin::Here,
+            PeerPlace::HereOf(user) if sys::is_our_user(user) => {
+                Origin::OurUser(network_of(address))
+            }
+            PeerPlace::HereOf(user) => Origin::User(user),
         }
     }
 
     /// Connections that were turned away so far.
     pub(crate) fn turned_away(&self) -> u64 {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).turned_away
+        self.lock().turned_away
     }
 }
 
@@ -142,21 +154,42 @@ impl Counts {
     fn of(&self, from: Origin) -> usize {
         self.from.get(&from).copied().unwrap_or(0)
     }
+
+    fn add(&mut self, from: Origin) {
+        self.total += usize::from(from.is_others());
+        self.here += usize::from(from.is_others_here());
+        self.ours += usize::from(from.is_ours());
+        *self.from.entry(from).or_default() += 1;
+    }
+
+    fn remove(&mut self, from: Origin) {
+        self.total = self.total.saturating_sub(usize::from(from.is_others()));
+        self.here = self.here.saturating_sub(usize::from(from.is_others_here()));
+        self.ours = self.ours.saturating_sub(usize::from(from.is_ours()));
+        match self.from.get_mut(&from) {
+            Some(n) if *n > 1 => *n -= 1,
+            _ => {
+                self.from.remove(&from);
+            }
+        }
+    }
+}
+
+impl Ticket {
+    /// The peer has proven to be a process of our own user's: it takes a place of those, if one is left.
+    pub(crate) fn prove(&mut self) {
+        let mut counts = self.admission.lock();
+        if counts.of(Origin::Proven) < self.admission.limits.total {
+            counts.remove(self.from);
+            self.from = Origin::Proven;
+            counts.add(self.from);
+        }
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = self.from;
-        counts.total = counts.total.saturating_sub(usize::from(!from.is_ours()));
-        counts.here = counts.here.saturating_sub(usize::from(from.is_others_here()));
-        counts.ours = counts.ours.saturating_sub(usize::from(from.is_ours()));
-        match counts.from.get_mut(&self.from) {
-            Some(n) if *n > 1 => *n -= 1,
-            _ => {
-                counts.from.remove(&self.from);
-            }
-        }
+        self.admission.lock().remove(self.from);
     }
 }
 
@@ -164,7 +197,7 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub(crate) enum Starting {
     /// The peer has connected, and has not been accepted.
-    Incoming(#[expect(dead_code, reason = "held, not read")] Ticket),
+    Incoming(Ticket),
     /// This end has asked, and there is no answer.
     Asking(#[expect(dead_code, reason = "held, not read")] ConnectTicket),
 }
@@ -207,12 +240,9 @@ impl Drop for ConnectTicket {
 mod tests {
     use super::*;
 
-    /// A peer of another host.
-    const ELSEWHERE: Option<fn() -> Option<u32>> = None;
-
-    /// A peer of this host, of a user.
-    fn of(user: u32) -> Option<impl FnOnce() -> Option<u32>> {
-        Some(move || Some(user))
+    /// A peer at an address that is not certainly one of this host.
+    fn admitted(admission: &Admission, address: IpAddr, place: PeerPlace) -> Option<Ticket> {
+        admission.admit(address, address.is_loopback(), || place)
     }
 
     #[test]
@@ -220,7 +250,8 @@ mod tests {
         let admission = Admission::new(HalfOpen { total: 32, per_address: 8 });
         let all = |from: std::ops::RangeInclusive<u8>, user| -> Vec<Ticket> {
             let addresses = from.map(|last| IpAddr::from([127, 0, 0, last]));
-            addresses.filter_map(|address| admission.admit(address, of(user))).collect()
+            let place = PeerPlace::HereOf(user);
+            addresses.filter_map(|address| admitted(&admission, address, place)).collect()
         };
         let own = sys::user();
         let [one, two, three] = [1, 2, 3].map(|more| own + more);
@@ -233,31 +264,69 @@ mod tests {
         let ours = all(1..=100, own);
         assert_eq!(ours.len(), 32, "one for each address");
         // Other hosts have the rest.
-        let remote = |last: u8| admission.admit([10, 0, 0, last].into(), ELSEWHERE);
+        let elsewhere = PeerPlace::Elsewhere;
+        let remote = |last: u8| admitted(&admission, [10, 0, 0, last].into(), elsewhere);
         let others: Vec<_> = (1..=100).filter_map(remote).collect();
         assert_eq!(others.len(), 16);
         drop(ours);
-        let at_one = || admission.admit([127, 0, 0, 1].into(), of(own));
-        assert_eq!((0..100).filter_map(|_| at_one()).collect::<Vec<_>>().len(), 8);
+        let at_one = |place| admitted(&admission, [127, 0, 0, 1].into(), place);
+        let own = PeerPlace::HereOf(own);
+        assert_eq!((0..100).filter_map(|_| at_one(own)).collect::<Vec<_>>().len(), 8);
         drop((first, second, others));
-        assert_eq!(admission.counts.lock().unwrap().from, HashMap::new());
+        assert_eq!(admission.lock().from, HashMap::new());
         // Nobody can be asked about a peer that has left: it counts as it is.
-        let unknown = || admission.admit([127, 0, 0, 1].into(), Some(|| None));
-        let unknown: Vec<_> = (0..100).filter_map(|_| unknown()).collect();
+        let unknown: Vec<_> = (0..100).filter_map(|_| at_one(PeerPlace::Here)).collect();
         assert_eq!(unknown.len(), 8);
+    }
+
+    /// A host has several addresses, and other hosts are in the networks of these.
+    #[test]
+    fn users_at_other_addresses_of_this_host_take_no_place_of_their_networks() {
+        let admission = Admission::new(HalfOpen { total: 64, per_address: 8 });
+        let from = |last: u16, place| {
+            let address = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]);
+            admitted(&admission, address, place)
+        };
+        let other = PeerPlace::HereOf(sys::user() + 1);
+        let all: Vec<_> = (0..100).filter_map(|last| from(last, other)).collect();
+        assert_eq!(all.len(), 2 + 8, "two before anybody asks");
+        let gone: Vec<_> = (0..100).filter_map(|last| from(last, PeerPlace::Here)).collect();
+        assert_eq!(gone.len(), 8, "nor by leaving at once");
+        let neighbours: Vec<_> =
+            (0..100).filter_map(|last| from(last, PeerPlace::Elsewhere)).collect();
+        assert_eq!(neighbours.len(), 6);
+    }
+
+    #[test]
+    fn processes_that_are_proven_have_places_of_their_own_and_no_more() {
+        let admission = Admission::new(HalfOpen { total: 6, per_address: 2 });
+        let own = PeerPlace::HereOf(sys::user());
+        let one = || admitted(&admission, [127, 0, 0, 1].into(), own);
+        let mut proven = Vec::new();
+        while let Some(mut ticket) = one() {
+            ticket.prove();
+            proven.push(ticket);
+            assert!(proven.len() < 100);
+        }
+        assert_eq!(proven.len(), 6 + 2, "behind those places each takes the place that it had");
+        let remote = admitted(&admission, [10, 0, 0, 1].into(), PeerPlace::Elsewhere);
+        assert!(remote.is_some());
+        drop((proven, remote));
+        let counts = admission.lock();
+        assert_eq!((counts.total, counts.ours, counts.from.len()), (0, 0, 0));
     }
 
     #[test]
     fn one_address_cannot_take_all_places_and_places_come_back() {
         let admission = Admission::new(HalfOpen { total: 3, per_address: 2 });
         let [a, b, c] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
-        let first = admission.admit(a, ELSEWHERE).unwrap();
-        let _second = admission.admit(a, ELSEWHERE).unwrap();
-        assert!(admission.admit(a, ELSEWHERE).is_none(), "two from one address");
-        let _third = admission.admit(b, ELSEWHERE).unwrap();
-        assert!(admission.admit(c, ELSEWHERE).is_none(), "three in all");
+        let first = admitted(&admission, a, PeerPlace::Elsewhere).unwrap();
+        let _second = admitted(&admission, a, PeerPlace::Elsewhere).unwrap();
+        assert!(admitted(&admission, a, PeerPlace::Elsewhere).is_none(), "two from one address");
+        let _third = admitted(&admission, b, PeerPlace::Elsewhere).unwrap();
+        assert!(admitted(&admission, c, PeerPlace::Elsewhere).is_none(), "three in all");
         drop(first);
-        assert!(admission.admit(c, ELSEWHERE).is_some());
+        assert!(admitted(&admission, c, PeerPlace::Elsewhere).is_some());
         assert_eq!(admission.turned_away(), 2);
     }
 
@@ -266,9 +335,12 @@ mod tests {
         let admission = Admission::new(HalfOpen { total: 9, per_address: 1 });
         let one: IpAddr = "2001:db8::1".parse().unwrap();
         let neighbour: IpAddr = "2001:db8::2".parse().unwrap();
-        let _ticket = admission.admit(one, ELSEWHERE).unwrap();
-        assert!(admission.admit(neighbour, ELSEWHERE).is_none());
-        assert!(admission.admit("2001:db8:0:1::1".parse().unwrap(), ELSEWHERE).is_some());
+        let _ticket = admitted(&admission, one, PeerPlace::Elsewhere).unwrap();
+        assert!(admitted(&admission, neighbour, PeerPlace::Elsewhere).is_none());
+        assert!(
+            admitted(&admission, "2001:db8:0:1::1".parse().unwrap(), PeerPlace::Elsewhere)
+                .is_some()
+        );
     }
 
     #[test]

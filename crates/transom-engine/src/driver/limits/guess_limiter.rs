@@ -24,7 +24,7 @@ use std::time::Duration;
 use transom_wire::Time;
 
 use super::admission::network_of;
-use crate::sys;
+use crate::sys::{self, PeerPlace};
 
 /// How peers are slowed down that name tokens which are not theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,15 +103,14 @@ impl TokenGuessLimiter {
         user: Option<u32>,
     ) -> Option<PeerIdentity> {
         let limit = self.limit?;
-        let ip = peer.ip().to_canonical();
-        if user.is_none() && !ip.is_loopback() && ip != local.ip().to_canonical() {
-            return Some(PeerIdentity::Network(network_of(ip)));
-        }
-        let Some(user) = user.or_else(|| sys::user_of_peer(local, peer)) else {
+        match user.map_or_else(|| sys::place_of_peer(local, peer), PeerPlace::HereOf) {
+            PeerPlace::Elsewhere => Some(PeerIdentity::Network(network_of(peer.ip()))),
             // A peer that asks and leaves at once must not escape the limit.
-            return sys::is_answered(local, peer).then_some(PeerIdentity::Gone);
-        };
-        (limit.own_user || !sys::is_our_user(user)).then_some(PeerIdentity::User(user))
+            PeerPlace::Here => sys::is_answered(local, peer).then_some(PeerIdentity::Gone),
+            PeerPlace::HereOf(user) => {
+                (limit.own_user || !sys::is_our_user(user)).then_some(PeerIdentity::User(user))
+            }
+        }
     }
 
     /// A guess was made, and has cost its connection.

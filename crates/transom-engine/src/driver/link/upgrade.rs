@@ -31,6 +31,7 @@ use super::rings::Rings;
 use super::{Link, LinkState};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
+use crate::driver::limits::admission::Starting;
 use crate::sys::{self, Descriptors, Fd, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
@@ -293,8 +294,10 @@ impl Link {
                 }
                 None => {
                     // A process of our own user's is known, also without memory to share.
-                    if local.who() == PeerUser::SameUser {
-                        state.starting = None;
+                    if let Some(Starting::Incoming(ticket)) = &mut state.starting
+                        && local.who() == PeerUser::SameUser
+                    {
+                        ticket.prove();
                     }
                     state.reason = PathReason::Full;
                     Answer::Full

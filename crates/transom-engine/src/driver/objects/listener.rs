@@ -22,7 +22,7 @@ use crate::driver::link::upgrade::UpgradeListener;
 use crate::driver::link::work::Work;
 use crate::driver::schedule::shared::Shared;
 use crate::driver::schedule::source::Source;
-use crate::sys::{self, Fd, IoError, Listener as Socket, Stream};
+use crate::sys::{self, Fd, IoError, Listener as Socket, PeerPlace, Stream};
 use crate::{ConnectionEvent, EndReason, Incoming, Offer, Status};
 
 /// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
@@ -206,11 +206,14 @@ impl Listener {
         if !guess_limiter.admits(who, sys::now()) {
             return;
         }
-        let here = stream.local().ok().filter(|local| sys::is_of_this_host(*local, peer));
-        let asks = sys::ASKING_TAKES_NO_TIME;
-        let user =
-            here.map(|local| move || if asks { sys::user_of_peer(local, peer) } else { None });
-        let Some(ticket) = self.admission.admit(peer.ip(), user) else {
+        let local = stream.local().ok();
+        let here = local.is_some_and(|local| sys::is_of_this_host(local, peer));
+        let place = || match local {
+            Some(local) if sys::ASKING_TAKES_NO_TIME => sys::place_of_peer(local, peer),
+            _ if here => PeerPlace::Here,
+            _ => PeerPlace::Elsewhere,
+        };
+        let Some(ticket) = self.admission.admit(peer.ip(), here, place) else {
             return self.shared.refused_connects.count(ConnectRefusal::HalfOpen);
         };
         let key = self.shared.new_key();

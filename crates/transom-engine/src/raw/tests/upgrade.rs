@@ -208,6 +208,34 @@ fn processes_that_have_proven_themselves_take_no_place_of_start_up() {
     drop(slow);
 }
 
+/// A process of this user that finds no place among those that share memory is known as well, and has a place
+/// that is limited all the same.
+#[test]
+fn proven_processes_without_memory_to_share_are_limited() {
+    let half_open = HalfOpen { total: 4, per_address: 2 };
+    let passive = End::new(&Options { half_open, shared_links: 0, ..process() });
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let size = rustix::fs::fstat(Region::create().unwrap().1).unwrap().st_size as u64;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let mut slow = Vec::new();
+    let offer = |turn: u8| {
+        let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
+        hand_over_all(&local, &hello([turn; 16], 0), &[&memory(size, seals)]);
+        let mut stream = TcpStream::connect(at).unwrap();
+        let _ = stream.write_all(&[&b"Transom process1"[..], &[turn; 16]].concat());
+        let mut answer = [0; 16];
+        let answered = stream.read_exact(&mut answer).is_ok();
+        answered.then_some((local, stream))
+    };
+    for turn in 0..20 {
+        slow.extend(offer(turn));
+    }
+    assert_eq!((slow.len(), listener.turned_away()), (4 + 2, 14));
+    drop(slow);
+    until("their places are free", || offer(77).is_some());
+}
+
 /// Where more offers wait than there are places for, those that were made first are there when they are claimed.
 #[test]
 fn offers_are_claimed_in_their_order_however_many_wait() {

@@ -21,7 +21,7 @@ use windows_sys::Win32::System::Threading::{
     GetCurrentProcess, OpenProcess, OpenProcessToken, PROCESS_QUERY_LIMITED_INFORMATION,
 };
 
-use super::{ReceiveBuffer, spawn_quiet};
+use super::{PeerPlace, ReceiveBuffer, spawn_quiet};
 
 /// The table of all connections is read.
 pub(crate) const ASKING_TAKES_NO_TIME: bool = false;
@@ -31,6 +31,16 @@ pub(crate) const ASKING_TAKES_NO_TIME: bool = false;
 pub(crate) fn is_of_this_host(local: SocketAddr, peer: SocketAddr) -> bool {
     let (from, to) = (end(peer).0, end(local).0);
     from.is_loopback() || from == to
+}
+
+/// Where the other end of a connection from `local` to `peer` is. Another address of this host counts as
+/// another host's.
+#[must_use]
+pub(crate) fn place_of_peer(local: SocketAddr, peer: SocketAddr) -> PeerPlace {
+    if !is_of_this_host(local, peer) {
+        return PeerPlace::Elsewhere;
+    }
+    user_of_peer(local, peer).map_or(PeerPlace::Here, PeerPlace::HereOf)
 }
 
 /// The user whose socket is at the other end of a connection from `local` to `peer`, both addresses
