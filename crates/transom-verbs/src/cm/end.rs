@@ -78,6 +78,11 @@ impl Id {
                 // A service has no connection that could end.
                 _ if inner.datagrams.is_some() => return Err(Errno::EINVAL),
                 State::Disconnected => None,
+                // Nothing is told to the peer: the connection fails by the queue pair's state (Verbs V130).
+                State::Connecting | State::Requested => {
+                    drop(inner);
+                    return Ok(queue_pair.map_or((), QueuePair::fail));
+                }
                 State::Established | State::Accepting | State::Responded => inner.connector.clone(),
                 _ => return Err(Errno::EINVAL),
             }

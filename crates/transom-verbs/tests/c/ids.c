@@ -272,6 +272,34 @@ static void answers_too_long(void) {
     rdma_destroy_qp(id);
     SUCCEEDS(rdma_destroy_id(id));
 }
+/* V130: a disconnect before the connection: the queue pair is in error, and the connection comes to nothing. */
+static void parts_early(void) {
+    for (int passive = 0; passive < 2; passive++) {
+        struct rdma_cm_id *id = routed();
+        give_queues(id);
+        FAILS("V130", ERROR(rdma_disconnect(id)), EINVAL);
+        SUCCEEDS(rdma_connect(id, NULL));
+        struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
+        struct rdma_cm_id *peer = event->id;
+        SUCCEEDS(rdma_ack_cm_event(event));
+        give_queues(peer);
+        struct rdma_cm_id *side = passive ? peer : id;
+        SUCCEEDS(rdma_disconnect(side));
+        CHECK("V130", state_of(side->qp) == IBV_QPS_ERR, "state %d", state_of(side->qp));
+        if (passive) {
+            FAILS("V130", ERROR(rdma_accept(peer, NULL)), EINVAL);
+            SUCCEEDS(rdma_reject(peer, NULL, 0));
+            comes(ours, RDMA_CM_EVENT_REJECTED);
+        } else {
+            SUCCEEDS(rdma_accept(peer, NULL));
+            comes(ours, RDMA_CM_EVENT_CONNECT_ERROR);
+        }
+        rdma_destroy_qp(peer);
+        SUCCEEDS(rdma_destroy_id(peer));
+        rdma_destroy_qp(id);
+        SUCCEEDS(rdma_destroy_id(id));
+    }
+}
 /* V119: destroying waits for events that were fetched, and drops the others. */
 static int destroyed;
 static void *destroys(void *id) {
@@ -337,6 +365,7 @@ int main(int argc, char **argv) {
     backlog();
     connects();
     answers_too_long();
+    parts_early();
     ends();
     SUCCEEDS(rdma_destroy_id(listener));
     rdma_destroy_event_channel(ours);
