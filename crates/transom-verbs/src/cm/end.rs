@@ -81,7 +81,10 @@ impl Id {
                 // Nothing is told to the peer: the connection fails by the queue pair's state (Verbs V130).
                 State::Connecting | State::Requested => {
                     drop(inner);
-                    return Ok(queue_pair.map_or((), QueuePair::fail));
+                    if let Some(queue_pair) = queue_pair {
+                        queue_pair.fail();
+                    }
+                    return Ok(());
                 }
                 State::Established | State::Accepting | State::Responded => inner.connector.clone(),
                 _ => return Err(Errno::EINVAL),
