@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use super::{epoll, lock, offer, said, started, sys, table, young};
+use super::{cancel, epoll, lock, offer, said, started, sys, table, young};
 
 /// A page that is cleared in the child of a fork, however it was made, and not in one of `vfork`. Its first word
 /// is 1 once the library knows the process.
@@ -67,6 +67,7 @@ fn begin() {
     FORMER.store(lock::forget_thread(), Ordering::Relaxed);
     PROCESS.store(sys::pid(), Ordering::Relaxed);
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    cancel::after_fork();
     young::forked(true);
     epoll::after_fork();
     table::after_fork();

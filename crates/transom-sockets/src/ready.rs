@@ -8,6 +8,7 @@ use std::time::Duration;
 use transom_switch::interest::{self, Ready};
 use transom_switch::session::{Road, Session, State};
 
+use super::cancel;
 use super::epoll::{self, Set};
 use super::stream;
 use super::sys::{self, Errno};
@@ -186,7 +187,8 @@ pub(crate) fn sleep_in_kernel(
                 }
                 let limit = Duration::from_nanos(SHORT);
                 let asleep = socket.sleeps();
-                let slept = sys::sleep_on(session.for_bytes().word(), value, limit);
+                let slept =
+                    cancel::asleep(|| sys::sleep_on(session.for_bytes().word(), value, limit));
                 drop(asleep);
                 socket.look_at_tcp(fd);
                 return if slept == Err(libc::EINTR) { slept } else { Ok(()) };
@@ -201,11 +203,11 @@ pub(crate) fn sleep_in_kernel(
     if some {
         let mut bytes = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
         let left = (deadline != u64::MAX).then(|| deadline.saturating_sub(sys::now()));
-        if sys::poll(&mut bytes, left, std::ptr::null())? == 0 {
+        if cancel::asleep(|| sys::poll(&mut bytes, left, std::ptr::null()))? == 0 {
             return Err(libc::EAGAIN);
         }
     }
-    let seen = sys::receive(fd, &mut [0], libc::MSG_PEEK);
+    let seen = cancel::asleep(|| sys::receive(fd, &mut [0], libc::MSG_PEEK));
     drop(asleep);
     if socket.descriptor(fd) != fd {
         // Another thread has closed it meanwhile.
@@ -274,7 +276,7 @@ pub(crate) fn poll(
         return None;
     }
     if kinds.iter().all(|kind| matches!(kind, Kind::Kernel | Kind::Young { .. })) {
-        return Some(sys::poll(fds, limit, mask));
+        return Some(cancel::asleep(|| sys::poll(fds, limit, mask)));
     }
     Some(Poll { fds, kinds, kernel: Vec::new(), rings: 0 }.run(limit, mask))
 }
@@ -372,7 +374,7 @@ impl Poll<'_> {
                     |kind| if let Kind::Socket(held) = kind { Some(held.sleeps()) } else { None },
                 )
                 .collect();
-            let done = sys::poll(&mut self.kernel, shorter(left, most), mask);
+            let done = cancel::asleep(|| sys::poll(&mut self.kernel, shorter(left, most), mask));
             drop((asleep, waiting));
             done?;
         }
@@ -409,7 +411,7 @@ impl Poll<'_> {
         let left = deadline.map_or(u64::MAX, |deadline| deadline.saturating_sub(sys::now()));
         let limit = Duration::from_nanos(left).min(stream::NAP);
         let _asleep = held.sleeps();
-        match sys::sleep_until_signal(session.for_bytes().word(), value, limit) {
+        match cancel::asleep(|| sys::sleep_until_signal(session.for_bytes().word(), value, limit)) {
             Err(libc::ETIMEDOUT) => Ok(limit < stream::NAP),
             done => done.map(|()| true),
         }

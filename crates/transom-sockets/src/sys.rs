@@ -675,6 +675,36 @@ pub(crate) fn shared_page() -> Option<*mut c_void> {
     page.ok().map(|at| at as *mut c_void)
 }
 
+/// End a system call of a thread of this process by the signal with which the C library cancels threads, whose handler
+/// leaves alone a thread that allows no end at any moment. `false`: the C library has no such handler.
+pub(crate) fn interrupt_for_cancel(thread: u32) -> bool {
+    /// The kernel's `struct sigaction`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Action {
+        handler: usize,
+        flags: usize,
+        restorer: usize,
+        mask: u64,
+    }
+    const SIGCANCEL: c_int = 32;
+    let mut action = Action::default();
+    let (at, size) = (&raw mut action, size_of::<u64>());
+    // SAFETY: the kernel writes and reads one such structure; a signal with a handler of the C library's ends nothing.
+    unsafe {
+        let known = call!(libc::SYS_rt_sigaction, SIGCANCEL, 0, at, size).is_ok();
+        if !known || matches!((*at).handler, libc::SIG_DFL | libc::SIG_IGN) {
+            return false;
+        }
+        let restarts = libc::SA_RESTART as usize;
+        if (*at).flags & restarts != 0 {
+            (*at).flags &= !restarts;
+            let _ = call!(libc::SYS_rt_sigaction, SIGCANCEL, at, 0, size);
+        }
+        call!(libc::SYS_tgkill, pid(), thread, SIGCANCEL).is_ok()
+    }
+}
+
 pub(crate) fn yield_now() {
     // SAFETY: no memory is touched.
     let _ = unsafe { call!(libc::SYS_sched_yield) };

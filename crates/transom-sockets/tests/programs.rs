@@ -489,6 +489,22 @@ fn calls_of_handlers_of_signals_take_no_memory_from_malloc() {
     assert_eq!(switched, tcp);
 }
 
+/// Threads that sleep in every kind of call, on switched connections and on others, and are cancelled.
+#[test]
+fn cancelled_threads_end_in_calls_that_sleep() {
+    if !there(&["cc"]) {
+        return;
+    }
+    let program = compiled("cancels", include_str!("cancels.c"), &["-pthread"]);
+    let said = |switched| {
+        let output = command(program.to_str().unwrap(), switched).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (tcp, switched) = (said(false), said(true));
+    assert_eq!(tcp.1.matches("cleaned, cancelled, the end\n").count(), 28, "{tcp:?}");
+    assert_eq!(switched, tcp);
+}
+
 /// How many connections were switched, and why others were not.
 #[test]
 fn a_process_says_at_its_end_what_has_become_of_its_connections() {

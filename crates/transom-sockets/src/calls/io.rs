@@ -139,6 +139,7 @@ fn no_sender(length: *mut libc::socklen_t) {
 }
 
 calls! {
+    #[waits]
     fn read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) => answer(read_into(&held, fd, &one(to, length), 0)),
@@ -146,10 +147,12 @@ calls! {
         }
     }
 
+    #[waits]
     fn __read(fd: c_int, to: Bytes, length: usize) -> isize, -1; |next| {
         read(fd, to, length)
     }
 
+    #[waits]
     fn __read_chk(fd: c_int, to: Bytes, length: usize, room: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) if length <= room => answer(read_into(&held, fd, &one(to, length), 0)),
@@ -158,6 +161,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn readv(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) => {
@@ -167,6 +171,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn preadv2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) => answer(without_place(from, how).and_then(|flags| {
@@ -176,6 +181,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn preadv64v2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
         preadv2(fd, at, count, from, how)
     }
@@ -184,6 +190,7 @@ calls! {
         if read(fd, to.cast(), 8) == 8 { 0 } else { -1 }
     }
 
+    #[waits]
     fn recv(fd: c_int, to: Bytes, length: usize, flags: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) => receive(&held, fd, to, length, flags),
@@ -191,6 +198,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn __recv_chk(fd: c_int, to: Bytes, length: usize, room: usize, flags: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) if length <= room => receive(&held, fd, to, length, flags),
@@ -199,6 +207,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn recvfrom(
         fd: c_int, to: Bytes, length: usize, flags: c_int, from: Bytes, size: *mut libc::socklen_t
     ) -> isize, -1; |next| {
@@ -216,6 +225,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn __recvfrom_chk(
         fd: c_int, to: Bytes, length: usize, room: usize, flags: c_int, from: Bytes,
         size: *mut libc::socklen_t
@@ -235,6 +245,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) => receive_message(&held, fd, message, flags),
@@ -248,6 +259,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn recvmmsg(
         fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, limit: *mut libc::timespec
     ) -> c_int, -1; |next| {
@@ -306,6 +318,7 @@ calls! {
         if done > 0 { done as c_int } else { -1 }
     }
 
+    #[waits]
     fn write(fd: c_int, from: *const c_void, length: usize) -> isize, -1; |next| {
         match young::enter(fd, Use::Send(length)) {
             Served::Ours(held) => put(&held, fd, from, length, 0),
@@ -313,10 +326,12 @@ calls! {
         }
     }
 
+    #[waits]
     fn __write(fd: c_int, from: *const c_void, length: usize) -> isize, -1; |next| {
         write(fd, from, length)
     }
 
+    #[waits]
     fn writev(fd: c_int, at: *const Vector, count: c_int) -> isize, -1; |next| {
         let bytes = || entries(at, count).ok().map(|vectors| stream::total(&vectors));
         match young::enter(fd, sends(fd, bytes)) {
@@ -327,6 +342,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn pwritev2(fd: c_int, at: *const Vector, count: c_int, to: i64, how: c_int) -> isize, -1; |next| {
         let bytes = || entries(at, count).ok().map(|vectors| stream::total(&vectors));
         match young::enter(fd, sends(fd, bytes)) {
@@ -337,6 +353,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn pwritev64v2(fd: c_int, at: *const Vector, count: c_int, to: i64, how: c_int) -> isize, -1; |next| {
         pwritev2(fd, at, count, to, how)
     }
@@ -345,10 +362,12 @@ calls! {
         if write(fd, (&raw const value).cast(), 8) == 8 { 0 } else { -1 }
     }
 
+    #[waits]
     fn __send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize, -1; |next| {
         send(fd, from, length, flags)
     }
 
+    #[waits]
     fn send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Send(length)) {
             Served::Ours(held) => put(&held, fd, from, length, flags),
@@ -356,6 +375,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn sendto(
         fd: c_int, from: *const c_void, length: usize, flags: c_int, to: *const c_void,
         size: libc::socklen_t
@@ -366,6 +386,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize, -1; |next| {
         match young::enter(fd, sends(fd, || length(message))) {
             Served::Ours(held) => send_message(&held, fd, message, flags),
@@ -376,6 +397,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int, -1; |next| {
         let first = || (count > 0).then(|| length(&raw const (*messages).msg_hdr)).flatten();
         let held = match young::enter(fd, sends(fd, first)) {

@@ -11,6 +11,7 @@ mod rings;
 mod sockets;
 mod start;
 mod stdio;
+mod threads;
 mod waits;
 
 use std::ffi::{CStr, c_int, c_void};
@@ -42,12 +43,13 @@ pub(crate) fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 }
 
 /// Define calls. Each body gets the next definition of its name, under the name between the bars; a
-/// call without a next definition answers what stands behind its result.
+/// call without a next definition answers what stands behind its result. A call with `#[waits]` is one at which
+/// a cancelled thread ends.
 macro_rules! calls {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $none:expr; |$next:ident| $body:block)*) => {
+    ($($(#[$waits:ident])? fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $none:expr; |$next:ident| $body:block)*) => {
         $(
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+            pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $result {
                 static NEXT: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
                     std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
                 const NAME: &std::ffi::CStr = $crate::calls::c_name(concat!(stringify!($name), "\0"));
@@ -55,7 +57,8 @@ macro_rules! calls {
                 if found.is_null() {
                     return $none;
                 }
-                type Call = unsafe extern "C" fn($($kind),*) -> $result;
+                // The C library ends cancelled threads within its calls.
+                type Call = unsafe extern "C-unwind" fn($($kind),*) -> $result;
                 // SAFETY: the definition of this name in the C library has these arguments; those of a
                 // call that takes fewer are passed on unread.
                 #[allow(unused_variables, reason = "some calls do without the next definition")]
@@ -66,12 +69,30 @@ macro_rules! calls {
                 }
                 // SAFETY: the caller keeps the contract of the C library's call.
                 #[allow(unused_unsafe, reason = "some bodies call nothing unsafe")]
-                unsafe { $body }
+                let body = || -> $result { unsafe { $body } };
+                $crate::calls::run!($($waits)? body)
             }
         )*
     };
 }
+
+/// The body of a call.
+macro_rules! run {
+    ($body:ident) => {
+        $body()
+    };
+    (waits $body:ident) => {
+        loop {
+            $crate::cancel::point();
+            let done = $body();
+            if !$crate::cancel::is_interrupted(done == -1) {
+                return done;
+            }
+        }
+    };
+}
 pub(crate) use calls;
+pub(crate) use run;
 
 /// As C calls answer: the number, or -1 and `errno`.
 pub(crate) fn answer(result: Result<usize, Errno>) -> isize {

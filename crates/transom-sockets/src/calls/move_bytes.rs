@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use super::{answer, calls};
+use crate::cancel;
 use crate::stream::{self, Receive};
 use crate::sys::{self, Errno};
 use crate::table::Held;
@@ -90,7 +91,7 @@ fn into_pipe(
         from,
         Receive { vectors: &all, ..peek(libc::MSG_PEEK | stream::FROM_NEXT) },
     )?;
-    let written = if seen == 0 { 0 } else { sys::write(to, &bytes[..seen])? };
+    let written = if seen == 0 { 0 } else { cancel::asleep(|| sys::write(to, &bytes[..seen]))? };
     let taken = vectors(&mut bytes[..written]);
     if written > 0 {
         stream::receive(
@@ -126,7 +127,7 @@ fn from_pipe(
     if !session.sends_by_ring() {
         let _lock = held.sending(&session)?;
         if !session.sends_by_ring() {
-            let moved = sys::splice(from, to, count, flags)?;
+            let moved = cancel::asleep(|| sys::splice(from, to, count, flags))?;
             session.sent_by_tcp(moved as u64);
             return Ok(moved);
         }
@@ -139,13 +140,16 @@ fn from_pipe(
     }
     let most = count.min(if nonblocking { room } else { PIECE });
     let mut bytes = vec![0; most];
-    let got = sys::read(from, &mut bytes)?;
+    let got = cancel::asleep(|| sys::read(from, &mut bytes))?;
     let mut done = 0;
     while done < got {
         match stream::send(held, to, &vectors(&mut bytes[done..got]), 0, None) {
             Ok(sent) => done += sent,
             // Another sender was faster: these bytes left the pipe, so they wait for room.
-            Err(libc::EAGAIN | libc::EINTR) => std::thread::yield_now(),
+            Err(libc::EAGAIN | libc::EINTR) => {
+                cancel::goes_on();
+                sys::yield_now();
+            }
             Err(error) => return Err(error),
         }
     }
@@ -206,6 +210,7 @@ calls! {
         sendfile(to, from, offset, count)
     }
 
+    #[waits]
     fn splice(
         from: c_int, skip: Offset, to: c_int, at: Offset, count: usize, flags: c_uint
     ) -> isize, -1; |next| {

@@ -14,18 +14,18 @@ type Cookie = *mut c_void;
 /// `cookie_io_functions_t`.
 #[repr(C)]
 struct Functions {
-    read: unsafe extern "C" fn(Cookie, *mut c_char, usize) -> isize,
-    write: unsafe extern "C" fn(Cookie, *const c_char, usize) -> isize,
+    read: unsafe extern "C-unwind" fn(Cookie, *mut c_char, usize) -> isize,
+    write: unsafe extern "C-unwind" fn(Cookie, *const c_char, usize) -> isize,
     seek: *const c_void,
     close: unsafe extern "C" fn(Cookie) -> c_int,
 }
 
-unsafe extern "C" fn read(cookie: Cookie, to: *mut c_char, length: usize) -> isize {
+unsafe extern "C-unwind" fn read(cookie: Cookie, to: *mut c_char, length: usize) -> isize {
     // SAFETY: the stream's buffer.
     unsafe { super::io::read(cookie as usize as c_int, to.cast(), length) }
 }
 
-unsafe extern "C" fn write(cookie: Cookie, from: *const c_char, length: usize) -> isize {
+unsafe extern "C-unwind" fn write(cookie: Cookie, from: *const c_char, length: usize) -> isize {
     // SAFETY: the stream's bytes. A stream's function answers 0 when it fails.
     unsafe { super::io::write(cookie as usize as c_int, from.cast(), length) }.max(0)
 }

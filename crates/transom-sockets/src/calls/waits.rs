@@ -215,6 +215,7 @@ pub(super) unsafe fn pselect6(
 }
 
 calls! {
+    #[waits]
     fn poll(fds: Entries, count: libc::nfds_t, limit: c_int) -> c_int, -1; |next| {
         match poll_ours(fds, count, of_milliseconds(limit), None) {
             Some(done) => done,
@@ -222,10 +223,12 @@ calls! {
         }
     }
 
+    #[waits]
     fn __poll(fds: Entries, count: libc::nfds_t, limit: c_int) -> c_int, -1; |next| {
         poll(fds, count, limit)
     }
 
+    #[waits]
     fn __poll_chk(fds: Entries, count: libc::nfds_t, limit: c_int, room: usize) -> c_int, -1; |next| {
         let fits = count as usize <= room / size_of::<libc::pollfd>();
         let ours = if fits { poll_ours(fds, count, of_milliseconds(limit), None) } else { None };
@@ -235,6 +238,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn ppoll(fds: Entries, count: libc::nfds_t, time: Time, mask: Mask) -> c_int, -1; |next| {
         let ours = match limits(time, mask) {
             Ok((limit, signals)) => poll_ours(fds, count, limit, signals),
@@ -246,6 +250,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn __ppoll_chk(fds: Entries, count: libc::nfds_t, time: Time, mask: Mask, room: usize) -> c_int, -1; |next| {
         let fits = count as usize <= room / size_of::<libc::pollfd>();
         let ours = match limits(time, mask) {
@@ -259,6 +264,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn select(count: c_int, reads: Fds, writes: Fds, others: Fds, time: *mut libc::timeval) -> c_int, -1; |next| {
         let limit = match user::fetch_optional(time) {
             Err(error) => return sys::fail(error) as c_int,
@@ -282,10 +288,12 @@ calls! {
         done
     }
 
+    #[waits]
     fn __select(count: c_int, reads: Fds, writes: Fds, others: Fds, time: *mut libc::timeval) -> c_int, -1; |next| {
         select(count, reads, writes, others, time)
     }
 
+    #[waits]
     fn pselect(count: c_int, reads: Fds, writes: Fds, others: Fds, time: Time, mask: Mask) -> c_int, -1; |next| {
         let ours = match limits(time, mask) {
             Ok((limit, signals)) => select_ours(count, [reads, writes, others], limit, signals),
@@ -327,6 +335,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn epoll_wait(set: c_int, events: Events, most: c_int, limit: c_int) -> c_int, -1; |next| {
         match epoll_ours(set, events, most, of_milliseconds(limit), std::ptr::null()) {
             Some(done) => done,
@@ -334,6 +343,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn epoll_pwait(set: c_int, events: Events, most: c_int, limit: c_int, mask: Mask) -> c_int, -1; |next| {
         match epoll_ours(set, events, most, of_milliseconds(limit), mask) {
             Some(done) => done,
@@ -341,6 +351,7 @@ calls! {
         }
     }
 
+    #[waits]
     fn epoll_pwait2(set: c_int, events: Events, most: c_int, time: Time, mask: Mask) -> c_int, -1; |next| {
         let ours = match of_time(time) {
             Ok(limit) => epoll_ours(set, events, most, limit, mask),

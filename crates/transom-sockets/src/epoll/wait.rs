@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::slots::{IDLE, Slots};
 use super::{Kernel, SEVERAL, Set};
+use crate::cancel;
 use crate::ready;
 use crate::sys::{self, Errno};
 use crate::table;
@@ -83,7 +84,8 @@ impl Set {
     ) -> Result<usize, Errno> {
         let ask = |limit: Option<u64>| {
             // SAFETY: the kernel writes no more events than there is room for, as the program says.
-            unsafe { sys::epoll_wait(epoll, events, most as c_int, limit, mask) }
+            let ask = || unsafe { sys::epoll_wait(epoll, events, most as c_int, limit, mask) };
+            if limit == Some(0) { ask() } else { cancel::asleep(ask) }
         };
         let (over, mut deadline) = (limit == Some(0), None);
         let mut looked = false;

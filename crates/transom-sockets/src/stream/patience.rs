@@ -8,6 +8,7 @@ use transom_switch::session::{Road, Session};
 use transom_switch::wait::Wait;
 
 use super::{has_input, unread};
+use crate::cancel;
 use crate::ready;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
@@ -105,7 +106,7 @@ impl Patience {
             // The road may change meanwhile.
             let limit = left.min(NAP.as_nanos() as u64);
             let _asleep = held.sleeps();
-            sys::poll(&mut room, Some(limit), std::ptr::null())?;
+            cancel::asleep(|| sys::poll(&mut room, Some(limit), std::ptr::null()))?;
             return if left == 0 { Err(libc::EAGAIN) } else { Ok(()) };
         }
         let there = || held.is_gone() || session.is_writable();
@@ -143,7 +144,7 @@ impl Patience {
         let goes_on = self.deadline == u64::MAX && !some;
         let sleep = if goes_on { sys::sleep_on } else { sys::sleep_until_signal };
         let _asleep = held.sleeps();
-        match sleep(wait.word(), value, left.min(limit)) {
+        match cancel::asleep(|| sleep(wait.word(), value, left.min(limit))) {
             Err(libc::ETIMEDOUT) => Ok(()),
             done => done,
         }

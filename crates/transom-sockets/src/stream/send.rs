@@ -10,6 +10,7 @@ use super::ends::{is_look, is_reset, take_error};
 use super::patience::Patience;
 use super::vectors::{Vector, checked, copy, cut, total};
 use super::{PIECE, broken, doorbell, is_nonblocking, road_out, wake_reader};
+use crate::cancel;
 use crate::epoll;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
@@ -55,7 +56,7 @@ fn send_pieces(held: &Socket, fd: c_int) {
                 match send_now(held, fd, &rest, flags, None) {
                     Ok(sent) => left = left.get_mut(sent..).unwrap_or_default(),
                     // Another signal.
-                    Err(libc::EINTR) => {}
+                    Err(libc::EINTR) => cancel::goes_on(),
                     // The next call is told of the end.
                     Err(_) => break,
                 }
