@@ -519,15 +519,17 @@ impl Slots {
         stream::advance(socket, &session, fd);
         self.heat(at);
         let events = if self.is_doorbell(at, &session) {
-            // No doorbell: bytes that went past the peer's library.
-            if ended || found & interest::IN != 0 && session.doorbells() == 0 {
+            if ended {
                 socket.look_at_tcp(fd);
             }
             let few = session.doorbells() < DOORBELLS;
             if !few && is_alone(&session) {
                 stream::drain(&session, fd);
             }
-            self.report(at, epoll)
+            let events = self.report(at, epoll);
+            // A doorbell for nothing may be bytes that went past the peer's library.
+            let past = events == 0 && found & interest::IN != 0 && socket.look_at_tcp(fd);
+            if past { self.report(at, epoll) } else { events }
         } else if self.slots[at as usize].interest.is_spent() {
             0
         } else {
