@@ -217,6 +217,48 @@ fn a_connection_to_another_users_server_is_offered_to_nobody() {
     }
 }
 
+/// A user whose folder another one has made, or who lets others into it.
+const FOLDERS: &str = r"
+user, owner, mode = 54324, int(sys.argv[1]), int(sys.argv[2], 8)
+place = '/dev/shm/transom-%d' % user
+os.mkdir(place)
+os.chown(place, owner, owner)
+os.chmod(place, mode)
+child = os.fork()
+if child == 0:
+    become(user)
+    for turn in range(3):
+        l = socket.create_server(('127.0.0.1', 0))
+        c, s = pair(l)
+        exchanges(c, s)
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+used = os.listdir(place)
+for name in used: os.unlink(place + '/' + name)
+os.rmdir(place)
+print(status, len(used) > 0)
+";
+
+#[test]
+fn nothing_is_put_into_a_folder_that_is_not_the_users_alone() {
+    if !there(&["python3"]) {
+        return;
+    }
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can play two users");
+    }
+    let code = format!("{FILES}{FOLDERS}");
+    for (owner, mode, used) in [
+        ("54325", "777", false),
+        ("54324", "770", false),
+        ("54324", "707", false),
+        ("54324", "700", true),
+    ] {
+        let said = line(&mut python(&code, &[owner, mode], true));
+        assert_eq!(said, format!("0 {}", if used { "True" } else { "False" }), "{owner} {mode}");
+    }
+}
+
 /// A user whose files are pipes that nobody reads or writes.
 const PIPES: &str = r"
 become(54322)

@@ -539,6 +539,30 @@ fn a_process_says_at_its_end_what_has_become_of_its_connections() {
     }
 }
 
+/// A child of `fork` says what has become of the connections that it has, and not of those that its parent had.
+#[test]
+fn a_child_counts_its_own_connections() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = "import os,socket,sys\n\
+        l=socket.create_server(('127.0.0.1',0))\n\
+        def pair(n):\n    \
+            c=socket.create_connection(l.getsockname()); s,_=l.accept()\n    \
+            for _ in range(n): c.send(b'x'); s.recv(1); s.send(b'y'); c.recv(1)\n    \
+            return c,s\n\
+        pair(40)\n\
+        pair(3)\n\
+        p=os.fork()\n\
+        kept=[] if p else [pair(40), pair(3)]\n\
+        p and os.waitpid(p, 0)";
+    let mut command = command(interpreter(), true);
+    let done = command.args(["-c", code]).env("TRANSOM_EXPLAIN", "1").output();
+    let said = String::from_utf8(done.unwrap().stderr).unwrap();
+    // Each of the two has its line.
+    assert_eq!(said.matches(": 2 connections switched, 2 stayed with TCP\n").count(), 2, "{said}");
+}
+
 /// A handler sends on a blocking connection on which its thread may be sending; the reader counts.
 const SENDS_IN_A_HANDLER: &str = r#"
 #define _GNU_SOURCE

@@ -563,8 +563,8 @@ def epoll_nested_for_room():
 @scenario
 def a_signal_ends_poll_whatever_its_flags():
     class Rang(Exception): pass
-    def ring(*_): raise Rang
-    c, s = pair(); signal.signal(signal.SIGALRM, ring); signal.siginterrupt(signal.SIGALRM, False); signal.setitimer(signal.ITIMER_REAL, 0.01)
+    def ring(*_): signal.setitimer(signal.ITIMER_REAL, 0); raise Rang
+    c, s = pair(); signal.signal(signal.SIGALRM, ring); signal.siginterrupt(signal.SIGALRM, False); signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
     try: return polled(s, select.POLLIN, -1)
     except Rang: return "ended"
 
