@@ -78,7 +78,9 @@ fn hindrance(path: &CStr) -> Option<&'static str> {
     let image = head.get(..length).filter(|image| image.starts_with(b"\x7FELF"))?;
     let has = |word: &[u8]| image.windows(word.len()).any(|bytes| bytes == word);
     let set_user = about.st_mode & libc::S_ISUID != 0 && about.st_uid != sys::user();
-    if set_user || about.st_mode & libc::S_ISGID != 0 {
+    // Root has all rights that a file may give.
+    let gives = sys::user() != 0 && sys::gives_capabilities(path);
+    if set_user || about.st_mode & libc::S_ISGID != 0 || gives {
         Some("runs with another user's rights")
     } else if has(b"ld-musl") {
         Some("is linked with musl")

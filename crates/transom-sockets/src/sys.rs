@@ -61,6 +61,14 @@ pub(crate) fn open(path: &CStr, flags: c_int, mode: u32) -> Result<c_int, Errno>
         .map(|fd| fd as c_int)
 }
 
+/// Whether a program gets capabilities from its file (capabilities(7)).
+pub(crate) fn gives_capabilities(path: &CStr) -> bool {
+    let mut value = [0_u8; 32];
+    let (name, to) = (c"security.capability".as_ptr(), value.as_mut_ptr());
+    // SAFETY: two C strings, and room for so many bytes.
+    unsafe { call!(libc::SYS_getxattr, path.as_ptr(), name, to, value.len()) }.is_ok()
+}
+
 pub(crate) fn close(fd: c_int) {
     // SAFETY: no memory is touched.
     let _ = unsafe { call!(libc::SYS_close, fd) };

@@ -18,9 +18,6 @@ use transom_sockets as _;
 #[test]
 fn a_privileged_program_switches_nothing() {
     const NOBODY: u32 = 65_534;
-    /// CAP_DAC_OVERRIDE, permitted and effective (capabilities(7), version 2).
-    const GIVES: &str = "import os, sys; os.setxattr(sys.argv[1], 'security.capability', \
-                         bytes([1, 0, 0, 2, 2] + [0] * 15))";
     let is_root = fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0);
     if !is_root || !there(&["cc", "python3"]) {
         return eprintln!("SKIPPED: only root can give a program rights");
@@ -71,6 +68,10 @@ fn a_privileged_program_switches_nothing() {
         assert_eq!((code, said.as_str()), (Some(0), "0 segments\n"));
     }
 }
+
+/// CAP_DAC_OVERRIDE, permitted and effective (capabilities(7), version 2).
+const GIVES: &str = "import os, sys; os.setxattr(sys.argv[1], 'security.capability', \
+                     bytes([1, 0, 0, 2, 2] + [0] * 15))";
 
 /// Handlers that use a descriptor which this library knows, in parent and child.
 const FORK_HANDLERS: &str = r"
@@ -210,6 +211,51 @@ fn a_program_that_is_left_out_inherits_a_switched_connection() {
         assert_eq!(said(&words, true), tcp, "{shell}");
     }
     assert_eq!(said(&["env", "-i", "/bin/cat"], true), ["b'reset'", "status 1"]);
+}
+
+/// The loader gives such programs no library of the caller's choice.
+#[test]
+fn a_program_with_rights_of_its_own_inherits_no_switched_connection() {
+    const NOBODY: u32 = 65_534;
+    const BECOMES: &str = "import os, select, socket, sys, encodings.idna\nos.setgroups([])\nos.setresgid(65534, 65534, 65534)\nos.setresuid(65534, 65534, 65534)\n";
+    let is_root = fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0);
+    if !is_root || !there(&["python3", "cat"]) {
+        return eprintln!("SKIPPED: only root can give a program rights");
+    }
+    let here = std::env::temp_dir().join(format!("transom-sockets-rights-{}", std::process::id()));
+    fs::create_dir(&here).unwrap();
+    fs::set_permissions(&here, fs::Permissions::from_mode(0o755)).unwrap();
+    let said = |name: &str, mode: u32, owner: u32, code: &str| {
+        let program = here.join(name);
+        fs::copy("/bin/cat", &program).unwrap();
+        std::os::unix::fs::chown(&program, Some(owner), None).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        if name == "capable" {
+            let given = Command::new("python3").args(["-c", GIVES]).arg(&program).output().unwrap();
+            if !given.status.success() {
+                return None;
+            }
+        }
+        let mut running = python(code, &[program.to_str().unwrap()], true);
+        let out = BufReader::new(running.0.stdout.take().unwrap());
+        Some(out.lines().map(Result::unwrap).collect::<Vec<String>>())
+    };
+    let becomes = format!("{BECOMES}{HANDS_OVER}");
+    let runs = [
+        ("plain", said("plain", 0o755, NOBODY, HANDS_OVER)),
+        ("plain of nobody's", said("plain", 0o755, NOBODY, &becomes)),
+        ("of the caller", said("set-uid", 0o4755, 0, HANDS_OVER)),
+        ("set-uid", said("set-uid", 0o4755, NOBODY, HANDS_OVER)),
+        ("set-gid", said("set-gid", 0o2755, 0, HANDS_OVER)),
+        ("capable", said("capable", 0o755, 0, &becomes)),
+    ];
+    fs::remove_dir_all(&here).unwrap();
+    for (at, (name, said)) in runs.into_iter().enumerate() {
+        let Some(said) = said else { continue };
+        let whole = [r"b'first line\nsecond line\n'", "status 0"];
+        let expected = if at > 2 { ["b'reset'", "status 1"] } else { whole };
+        assert_eq!(said, expected, "{name}");
+    }
 }
 
 /// Starts cat by `execle`, with as many words and with the variables that it is told, and prints what its peer got.
