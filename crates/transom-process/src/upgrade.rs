@@ -165,7 +165,8 @@ impl PeerUser {
 /// The properties of offered memory, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// The memory cannot shrink, and no process can change that. (A mapping that shrinks faults.)
+    /// The memory can neither shrink nor grow, and no process can change that. (A mapping that shrinks faults;
+    /// memory that grows may have pages beyond its end.)
     pub keeps_its_size: bool,
     /// The memory is made of ordinary pages. (Huge ones may run out when touched, which is a
     /// signal.)

@@ -378,17 +378,29 @@ mod tests {
             rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
             fd
         };
-        let (front, kept) = (FRONT as u64, SealFlags::SHRINK | SealFlags::SEAL);
+        let kept = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        let front = FRONT as u64;
         assert!(Borrowed::adopt(make(front + 1, kept)).is_ok());
         // Pages that are lacking would be made, and paid for, by this side.
-        let holes = make(3 * front, SealFlags::SHRINK);
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&holes, punch, front, front).unwrap();
-        rustix::fs::fcntl_add_seals(&holes, SealFlags::SEAL).unwrap();
-        assert!(Borrowed::adopt(holes).is_err(), "a hole");
+        // A region with as many pages beyond its end looks as if it had all.
+        for (seals, beyond) in
+            [(SealFlags::SHRINK | SealFlags::GROW, 0), (SealFlags::SHRINK, front)]
+        {
+            let holes = make(3 * front, seals);
+            rustix::fs::fallocate(&holes, punch, front, front).unwrap();
+            if beyond > 0 {
+                let keep = FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&holes, keep, 3 * front, beyond).unwrap();
+                assert!(facts(&holes).unwrap().held >= 3 * front);
+            }
+            rustix::fs::fcntl_add_seals(&holes, SealFlags::SEAL).unwrap();
+            assert!(Borrowed::adopt(holes).is_err(), "a hole");
+        }
         assert!(Borrowed::adopt(make(front, kept)).is_err(), "no bytes");
         assert!(Borrowed::adopt(make(front + 1, SealFlags::SEAL)).is_err());
         assert!(Borrowed::adopt(make(front + 1, SealFlags::SHRINK)).is_err());
+        assert!(Borrowed::adopt(make(front + 1, SealFlags::SHRINK | SealFlags::SEAL)).is_err());
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         assert!(Borrowed::adopt(pipe.into()).is_err());
         let file = std::fs::File::open("/proc/self/exe").unwrap();

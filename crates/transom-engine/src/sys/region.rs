@@ -27,10 +27,12 @@ const TMPFS: i64 = 0x0102_1994;
 pub(super) fn facts(fd: &Fd) -> std::io::Result<MemoryFacts> {
     /// Of `stat`.
     const BLOCK: u64 = 512;
+    // Memory that can grow may have pages beyond its end (fallocate(2), KEEP_SIZE), which count as held.
+    let needed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let seals = rustix::fs::fcntl_get_seals(fd)?;
     let about = rustix::fs::fstat(fd)?;
     Ok(MemoryFacts {
-        keeps_its_size: seals.contains(SealFlags::SHRINK | SealFlags::SEAL),
+        keeps_its_size: seals.contains(needed),
         is_ordinary: rustix::fs::fstatfs(fd)?.f_type as i64 == TMPFS,
         size: u64::try_from(about.st_size).unwrap_or(0),
         held: u64::try_from(about.st_blocks).unwrap_or(0).saturating_mul(BLOCK),
@@ -202,6 +204,7 @@ mod tests {
         let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         assert!(Region::adopt(make(SIZE as u64, all)).is_ok());
         assert!(Region::adopt(make(SIZE as u64, SealFlags::GROW | SealFlags::SEAL)).is_err());
+        assert!(Region::adopt(make(SIZE as u64, SealFlags::SHRINK | SealFlags::SEAL)).is_err());
         assert!(Region::adopt(make(SIZE as u64, SealFlags::SHRINK)).is_err(), "nor unsealed");
         assert!(Region::adopt(make(SIZE as u64 - 4096, all)).is_err(), "nor a smaller one");
         assert!(Region::adopt(make(SIZE as u64, all | SealFlags::WRITE)).is_err());

@@ -18,7 +18,7 @@ use crate::{CompletionKind, Data, DenialCause, Flags, Operation, Request, Status
 const LENGTH: usize = 300_000;
 
 /// A shared region of an end's adapter, registered.
-fn shared(end: &End) -> (SharedMemory, Buffer) {
+pub(super) fn shared(end: &End) -> (SharedMemory, Buffer) {
     let memory = end.adapter.shared_memory(LENGTH).unwrap();
     let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE | Rights::BIND;
     let at = std::ptr::with_exposed_provenance_mut(usize::try_from(memory.address()).unwrap());

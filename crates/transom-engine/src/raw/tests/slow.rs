@@ -14,6 +14,7 @@ use transom_memory::Rights;
 
 use super::harness::*;
 use super::processes::{alone, connected_with, parent};
+use super::shared_memory::shared;
 use super::users::{become_another_user, is_root};
 use crate::driver::Link;
 use crate::raw::{Options, Path};
@@ -395,6 +396,58 @@ fn a_peer_that_holds_the_file_of_the_rings_keeps_no_connection_waiting() {
         write_once(&established);
     }
     drop((link, end));
+    write_once(&established);
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+}
+
+/// The peer that has mapped a shared region holds the lock of its file when the region is dropped. The drop
+/// returns all the same, and other connections go on.
+#[test]
+fn a_peer_that_holds_the_file_of_a_region_does_not_keep_its_drop() {
+    let test = "a_peer_that_holds_the_file_of_a_region_does_not_keep_its_drop";
+    const MAPPING: &str = "memfd:shared-by-transom";
+    if let Some(at) = parent() {
+        let end = connected_with(at, &process());
+        let buffer = end.buffer(65_536);
+        for receive in 0..2 {
+            end.qp.post_receive(receive, &[buffer.all()]).unwrap();
+        }
+        for _ in 0..2 {
+            end.expect(CompletionKind::Receive);
+        }
+        assert!(std::fs::read_to_string("/proc/self/maps").unwrap().contains(MAPPING));
+        let held = hold_the_file_of(MAPPING);
+        println!("\n{}", if held { "it is given" } else { "this system does not let it" });
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        drop(end);
+        // SAFETY: ends the process, whose thread waits for ever, without running anything else.
+        unsafe { libc::_exit(0) }
+    }
+    if !alone(&format!("slow::{test}")) {
+        return;
+    }
+    let (first, passive) = (End::new(&process()), End::new(&process()));
+    let listener = listening(&passive);
+    join_at(&first, &passive, &listener);
+    let established = (first, passive);
+    let (mut other, mut lines) = other_side(test, listener.address().unwrap());
+    let end = End::in_domain(&established.1.adapter, established.1.domain);
+    let _gone = super::processes::accepted(&end, &listener, 0);
+    let (memory, from) = shared(&end);
+    for _ in 0..2 {
+        end.post(Operation::Send, &[from.sge(0, 65_536)]);
+        end.expect(CompletionKind::Send);
+    }
+    let said = lines.find(|line| line == "it is given" || line.starts_with("this system")).unwrap();
+    if said != "it is given" {
+        return eprintln!("{test} is SKIPPED: {said}");
+    }
+    assert_eq!(memory.peers(), 1);
+    end.adapter.deregister(from.token).unwrap();
+    drop(memory);
+    assert_eq!(other.try_wait().unwrap(), None, "the peer holds it still");
     write_once(&established);
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success());
