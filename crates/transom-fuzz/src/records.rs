@@ -37,8 +37,6 @@ pub(crate) struct Model {
     /// Receives granted to the peer, and how many of them its messages that have begun use.
     granted: u32,
     sends: u32,
-    /// Immediate data has come, and the message that brings it has not ended.
-    brings: bool,
     /// Reads and atomics of the peer without the last byte of their answer.
     unanswered: u32,
     /// Bytes that are missing of the answers to our reads, and atomics of ours without one.
@@ -67,29 +65,28 @@ impl Model {
     }
 
     /// Whether this record of the peer may come now, with so many reads agreed. If so, it has come.
-    pub(crate) fn allows(&mut self, header: &Header, reads: u32) -> bool {
+    /// `word`: what stands behind its header.
+    pub(crate) fn allows(&mut self, header: &Header, word: u64, reads: u32) -> bool {
         let &Header { kind, address, token, length, .. } = header;
+        let brings = header.has(record::IMMEDIATE);
+        let is_value = |word| u32::try_from(word).is_ok();
         let last = header.has(record::LAST);
         let free = self.inside == Inside::Nothing;
         match kind {
             Kind::Refuse => true,
-            Kind::Immediate => {
-                free && !std::mem::replace(&mut self.brings, true) && u32::try_from(address).is_ok()
-            }
-            Kind::Target => free && !self.brings,
+            Kind::Target => free,
             Kind::Announce => {
                 self.inside = Inside::Write { token, next: address, left: length };
-                self.sends += u32::from(self.brings);
-                free && length > 0 && (!self.brings || self.sends <= self.granted)
+                self.sends += u32::from(brings);
+                free && length > 0 && (!brings || is_value(word) && self.sends <= self.granted)
             }
             Kind::Write => {
-                let brings = self.brings;
-                self.brings &= !last;
                 let Inside::Write { token: announced, next, left } = &mut self.inside else {
                     self.sends += u32::from(brings);
-                    return free && last && (!brings || self.sends <= self.granted);
+                    let granted = is_value(word) && self.sends <= self.granted;
+                    return free && last && (!brings || granted);
                 };
-                let fits = *announced == token && *next == address && length <= *left;
+                let fits = !brings && *announced == token && *next == address && length <= *left;
                 if !fits || length == 0 || last != (length == *left) {
                     return false;
                 }
@@ -101,11 +98,12 @@ impl Model {
                 true
             }
             Kind::Send => {
-                let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
-                let brings = self.brings;
-                self.brings &= !last;
+                let either = record::INVALIDATE | record::IMMEDIATE;
+                let flags = header.flags & (record::SOLICITED | either);
+                if flags & either == either || flags & either != 0 && !is_value(address) {
+                    return false;
+                }
                 let before = match self.inside {
-                    Inside::Nothing if brings && header.has(record::INVALIDATE) => return false,
                     Inside::Nothing => {
                         self.sends += 1;
                         0
@@ -122,7 +120,7 @@ impl Model {
             }
             Kind::Read => {
                 self.unanswered += 1;
-                free && !self.brings && self.unanswered <= reads
+                free && self.unanswered <= reads
             }
             Kind::Answer => {
                 let Some(Asked::Bytes(missing)) = self.asked.front_mut() else { return false };
@@ -130,7 +128,7 @@ impl Model {
                     return false;
                 }
                 *missing -= length;
-                let fits = free && !self.brings || self.inside == Inside::Answer;
+                let fits = free || self.inside == Inside::Answer;
                 self.inside = Inside::Answer;
                 if last {
                     self.asked.pop_front();
@@ -143,14 +141,14 @@ impl Model {
                     return false;
                 }
                 self.unanswered += 1;
-                free && !self.brings && self.unanswered <= reads
+                free && self.unanswered <= reads
             }
             Kind::AtomicAnswer => {
                 let next = matches!(self.asked.front(), Some(Asked::Word));
-                if free && !self.brings && next {
+                if free && next {
                     self.asked.pop_front();
                 }
-                free && !self.brings && next
+                free && next
             }
             Kind::Ack | Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => false,
         }

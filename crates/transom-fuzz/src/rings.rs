@@ -147,8 +147,12 @@ pub fn rings(input: &[u8]) {
                     ..Header::new(kind)
                 };
                 let length = header.payload().min(record::LARGEST_PAYLOAD);
-                let body =
-                    if length > INLINE { Body::Placed(length) } else { Body::Inline([7; 4]) };
+                let word = if detail & 8 == 0 { 7 } else { 7 << 32 };
+                let body = if header.front() + length > SMALL {
+                    Body::Placed(length, word)
+                } else {
+                    Body::Inline([word, 7, 7, 7])
+                };
                 liar.publish(victim.theirs().slots(), header.words(), body);
                 let _ = liar.consumed(victim.taken);
             }
@@ -263,7 +267,9 @@ impl Victim {
             "{violation:?}"
         );
         if judged && violation.as_ref().is_none_or(|v| v.rule != "acknowledgements") {
-            let allowed = self.model.allows(&header, reads);
+            let word = bytes.get(HEADER..).and_then(<[u8]>::first_chunk);
+            let word = word.map_or(0, |word| u64::from_ne_bytes(*word));
+            let allowed = self.model.allows(&header, word, reads);
             assert_eq!(allowed, violation.is_none(), "{header:?} {violation:?} {:?}", self.model);
         }
     }
@@ -288,12 +294,12 @@ impl Victim {
             assert!(length <= record.header.kind.largest_payload());
             let used = self.duplex.copy(&record.header, record.body, into);
             if whole {
-                assert_eq!(elsewhere, if length > INLINE { length } else { 0 });
+                assert_eq!(elsewhere, if record.header.fits_slot() { 0 } else { length });
                 // The lap stands in front.
                 assert_eq!(small[4..used], into[4..used], "on either way");
             }
             let there = match record.body {
-                Found::At(_) => record.header.kind.carries_data(),
+                Found::At(..) => record.header.kind.carries_data(),
                 Found::Lent(Lent { number, offset }) => {
                     assert!(number == REGION && offset + length as u64 <= DATA as u64);
                     true
@@ -306,7 +312,7 @@ impl Victim {
                 Found::Placed => panic!("no sink was lent"),
                 Found::Inline(_) => false,
             };
-            assert_eq!(used, HEADER + if there { size_of::<u64>() } else { length });
+            assert_eq!(used, record.header.front() + if there { size_of::<u64>() } else { length });
             let copied = record::to_words(into).and_then(Header::from_words).unwrap();
             assert_eq!(copied.has(record::ELSEWHERE), there, "who says where the payload lies");
             return Ok(used);

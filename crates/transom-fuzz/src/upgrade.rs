@@ -167,7 +167,7 @@ impl Model {
     /// A guest among the last few says something.
     fn say(&mut self, back: u8, input: &mut Input<'_>) {
         let [form, which, memory] = [(); 3].map(|()| input.byte().unwrap_or(0));
-        let mut bytes = [&b"TRANSOM3"[..], &nonce(which), &[form >> 7]].concat();
+        let mut bytes = [&b"TRANSOM4"[..], &nonce(which), &[form >> 7]].concat();
         match form % 8 {
             0 => bytes.truncate(usize::from(input.byte().unwrap_or(0)) % 26),
             1 => bytes[usize::from(which) % 25] ^= input.byte().unwrap_or(1),
@@ -189,7 +189,7 @@ impl Model {
             held: 0,
         };
         let right = bytes.len() >= 25
-            && bytes[..8] == *b"TRANSOM3"
+            && bytes[..8] == *b"TRANSOM4"
             && (bytes[24] == 1 || bytes[24] == 0)
             && (known.who == PeerUser::SameUser || bytes[24] == 1);
         let handle = Handle { facts, number: known.number, may_be_mapped: right };

@@ -38,7 +38,7 @@ impl Default for Sender {
 /// Whether `bytes` are a record as a whole: its payload stands behind its header.
 pub(crate) fn is_whole(bytes: &[u8]) -> bool {
     let Some(words) = record::to_words(bytes) else { return false };
-    Header::from_words(words).is_none_or(|header| bytes.len() >= HEADER + header.payload())
+    Header::from_words(words).is_none_or(|header| bytes.len() >= header.front() + header.payload())
 }
 
 /// Whether it counts: acknowledgements beside the records are no messages.
@@ -53,31 +53,49 @@ impl Sender {
         let Some(header) = record::to_words(bytes).and_then(Header::from_words) else {
             return Vec::new();
         };
-        let payload = bytes.get(HEADER..).unwrap_or_default();
+        let payload = bytes.get(header.front()..).unwrap_or_default();
+        let mut frames: Vec<_> = self.immediate(&header, bytes).into_iter().collect();
+        frames.extend(self.frames_of(&header, payload));
+        frames
+    }
+
+    /// The frame of the immediate data that a record brings.
+    fn immediate(&self, header: &Header, bytes: &[u8]) -> Option<Vec<u8>> {
+        let word = match header.kind {
+            // Each record of a Send has it.
+            Kind::Send if self.send_offset == 0 => header.address,
+            Kind::Write | Kind::Announce => {
+                u64::from_ne_bytes(*bytes.get(HEADER..header.front())?.first_chunk()?)
+            }
+            _ => return None,
+        };
+        let value = u32::try_from(word).unwrap_or(0);
+        let solicited = header.has(record::SOLICITED);
+        header
+            .has(record::IMMEDIATE)
+            .then(|| seal(&immediate_header(&Immediate { value, solicited }), &[]))
+    }
+
+    fn frames_of(&mut self, header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
         match header.kind {
-            Kind::Request | Kind::Reply | Kind::Reject => vec![start_up(&header, payload)],
+            Kind::Request | Kind::Reply | Kind::Reject => vec![start_up(header, payload)],
             Kind::Ready => {
                 let target = Target::Tagged { stag: 1, offset: 0 };
                 vec![frame(Opcode::Write, true, target, &[])]
             }
             Kind::Announce => {
-                let Header { token, address, length, .. } = header;
+                let &Header { token, address, length, .. } = header;
                 let header = Announce { token, address, length }.header();
                 vec![seal(&header, &address.to_be_bytes())]
             }
-            Kind::Immediate => {
-                let value = u32::try_from(header.address).unwrap_or(0);
-                let solicited = header.has(record::SOLICITED);
-                vec![seal(&immediate_header(&Immediate { value, solicited }), &[])]
-            }
             Kind::Target => vec![seal(&target_header(header.token), &[])],
-            Kind::Write => self.write(&header, payload),
-            Kind::Send => self.send(&header, payload),
-            Kind::Read => vec![self.read(&header)],
-            Kind::Answer => self.answer(&header, payload),
-            Kind::Atomic => vec![self.atomic(&header, payload)],
-            Kind::AtomicAnswer => vec![self.atomic_answer(&header)],
-            Kind::Refuse => vec![terminate(&header)],
+            Kind::Write => self.write(header, payload),
+            Kind::Send => self.send(header, payload),
+            Kind::Read => vec![self.read(header)],
+            Kind::Answer => self.answer(header, payload),
+            Kind::Atomic => vec![self.atomic(header, payload)],
+            Kind::AtomicAnswer => vec![self.atomic_answer(header)],
+            Kind::Refuse => vec![terminate(header)],
             Kind::Ack => Vec::new(),
         }
     }
@@ -223,17 +241,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn immediate_data_is_the_frame_that_it_would_have_been() {
-        for (flags, solicited) in [(0, false), (record::SOLICITED, true)] {
-            let header = Header { flags, address: 0x1234_5678, ..Header::new(Kind::Immediate) };
-            let frames = Sender::default().frames(&record::to_bytes(header.words()));
-            let [frame] = &frames[..] else { unreachable!("one frame") };
+    fn immediate_data_is_a_frame_in_front_of_its_message() {
+        let extra_of = |frame: &[u8]| {
             let Ok(Some((ulpdu, _))) = fpdu::parse(frame, true) else { unreachable!("a frame") };
             let segment = ddp::Segment::parse(ulpdu);
-            let extra = segment.map(|s| (s.control, Extra::parse(s.target, s.last, s.payload)));
-            let immediate = Immediate { value: 0x1234_5678, solicited };
-            let expected = (Opcode::Experimental.control(), Ok(Extra::Immediate(immediate)));
-            assert_eq!(extra, Some(expected));
+            segment
+                .map(|s| (s.control, Extra::parse(s.target, s.last, s.payload).ok()))
+                .filter(|(control, _)| *control == Opcode::Experimental.control())
+                .and_then(|(_, extra)| match extra {
+                    Some(Extra::Immediate(immediate)) => Some(immediate),
+                    _ => None,
+                })
+        };
+        let value = 0x1234_5678;
+        for (flag, solicited) in [(0, false), (record::SOLICITED, true)] {
+            let immediate = Some(Immediate { value, solicited });
+            let flags = flag | record::IMMEDIATE;
+            for kind in [Kind::Write, Kind::Announce] {
+                let header = Header { flags: flags | record::LAST, length: 8, ..Header::new(kind) };
+                let word = u64::from(value).to_ne_bytes();
+                let record = [&record::to_bytes(header.words())[..], &word, &[3; 8]].concat();
+                let frames = Sender::default().frames(&record);
+                assert_eq!(frames.len(), 2, "{kind:?}");
+                assert_eq!(extra_of(&frames[0]), immediate);
+                let without = Header { flags: record::LAST, ..header };
+                let record = [&record::to_bytes(without.words())[..], &[3; 8]].concat();
+                assert_eq!(frames[1..], Sender::default().frames(&record));
+            }
+            // Each record of a Send has it, and its first frame alone is behind it.
+            let mut sender = Sender::default();
+            for (last, count) in [(0, 2), (record::LAST, 1)] {
+                let (flags, address, length) = (flags | last, u64::from(value), 8);
+                let header = Header { flags, address, length, ..Header::new(Kind::Send) };
+                let frames =
+                    sender.frames(&[&record::to_bytes(header.words())[..], &[3; 8]].concat());
+                assert_eq!(frames.len(), count);
+                assert_eq!(extra_of(&frames[0]), immediate.filter(|_| count == 2));
+            }
         }
     }
 

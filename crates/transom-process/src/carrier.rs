@@ -10,7 +10,7 @@ use transom_wire::{Around, Carrier, Direct, Room};
 use crate::duplex::{Area, Duplex};
 use crate::lending::{LEAST, Lent};
 use crate::record::{self, HEADER, Header};
-use crate::ring::{INLINE, SMALL};
+use crate::ring::SMALL;
 
 /// Records that a slot is fetched ahead of its own.
 const AHEAD: u64 = 6;
@@ -137,7 +137,7 @@ impl<'a, A: Area, L: Lender<A>> RingCarrier<'a, A, L> {
         self.front == HEADER
             || record::to_words(&self.record)
                 .and_then(Header::from_words)
-                .is_some_and(|header| HEADER + header.payload() == self.front + self.length)
+                .is_some_and(|header| header.front() + header.payload() == self.front + self.length)
     }
 }
 
@@ -162,8 +162,7 @@ impl<A: Area, L: Lender<A>> Carrier for RingCarrier<'_, A, L> {
                 self.place = Place::Slot;
                 return Room::Here(room);
             }
-            if length > INLINE
-                && around.front == HEADER
+            if around.front < SMALL
                 && let Some(offset) = self.duplex.place(length)
             {
                 self.place = Place::Area(offset);

@@ -253,15 +253,19 @@ impl<A: Area> Duplex<A> {
         let length = header.payload();
         let mut header = *header;
         header.flags &= !(record::ELSEWHERE | record::LENT);
-        let mut used = 0;
+        let (mut used, mut word) = (0, 0);
         let theirs = 1 - self.mine;
         let (address, offset) = match body {
             Found::Inline(words) => {
+                let behind = header.front() - HEADER + length;
                 push(into, &mut used, &record::to_bytes(header.words()));
-                push(into, &mut used, record::to_bytes(words).get(..length).unwrap_or_default());
+                push(into, &mut used, record::to_bytes(words).get(..behind).unwrap_or_default());
                 return used;
             }
-            Found::At(offset) => (self.area.address(theirs, offset), offset),
+            Found::At(offset, own) => {
+                word = own;
+                (self.area.address(theirs, offset), offset)
+            }
             Found::Sink(_) | Found::Placed => {
                 let placed = body == Found::Placed;
                 header.flags |= if placed { record::LENT } else { 0 };
@@ -274,6 +278,11 @@ impl<A: Area> Duplex<A> {
         if header.kind.carries_data() {
             header.flags |= record::ELSEWHERE;
             push(into, &mut used, &record::to_bytes(header.words()));
+            push(
+                into,
+                &mut used,
+                word.to_ne_bytes().get(..header.front() - HEADER).unwrap_or_default(),
+            );
             push(into, &mut used, &address.to_ne_bytes());
             return used;
         }
@@ -316,23 +325,27 @@ impl<A: Area> Duplex<A> {
     #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>, written: &mut usize) -> bool {
         while let Some(rest) = out.get(*written..).filter(|rest| !rest.is_empty()) {
-            let Some((words, length)) = first(rest) else { return true };
-            let Some(payload) = rest.get(HEADER..HEADER + length) else { return true };
-            if !self.producer.has_room(length) {
-                return false;
-            }
-            let body = if length <= INLINE {
-                Body::Inline(inline(payload))
-            } else {
-                let Some(offset) = self.producer.place(length) else { return false };
+            let Some((words, front, length)) = first(rest) else { return true };
+            let end = front + length;
+            let (Some(behind), Some(payload)) = (rest.get(HEADER..end), rest.get(front..end))
+            else {
+                return true;
+            };
+            let body = if end <= SMALL {
+                Body::Inline(inline(behind))
+            } else if self.producer.has_room(length)
+                && let Some(offset) = self.producer.place(length)
+            {
                 self.area.fill_bytes(self.mine, offset, payload);
                 self.area.point("payload written, its record not");
-                Body::Placed(length)
+                Body::Placed(length, word_behind(behind))
+            } else {
+                return false;
             };
             if !self.publish_any(words, body) {
                 return false;
             }
-            *written += HEADER + length;
+            *written += end;
         }
         out.clear();
         *written = 0;
@@ -375,7 +388,7 @@ impl<A: Area> Duplex<A> {
     fn write_other(&mut self, words: Words, payload: &[u8], placed: usize) -> bool {
         let body = if placed > 0 {
             self.area.point("payload written, its record not");
-            Body::Placed(placed)
+            Body::Placed(placed, word_behind(payload))
         } else {
             Body::Inline(record::to_words(payload).unwrap_or_default())
         };
@@ -567,24 +580,31 @@ impl RingViolation {
     }
 }
 
-/// The header of a frame whose target is the other side's.
+/// The header of a frame whose target is the other side's, and which has no word behind its header.
 #[inline]
 fn lendable(header: &[u8]) -> Option<Header> {
     let header = record::to_words(header).and_then(Header::from_words);
-    header.filter(|header| matches!(header.kind, Kind::Write | Kind::Send))
+    let fits = |header: &Header| matches!(header.kind, Kind::Write | Kind::Send);
+    header.filter(|header| fits(header) && header.front() == HEADER)
 }
 
-/// The first frame's header, and how much follows it.
+/// The first frame's header, how many bytes are in front of its payload, and how many that has.
 #[inline]
-fn first(frames: &[u8]) -> Option<(Words, usize)> {
+fn first(frames: &[u8]) -> Option<(Words, usize, usize)> {
     let words = record::to_words(frames)?;
-    Some((words, Header::from_words(words)?.payload()))
+    let header = Header::from_words(words)?;
+    Some((words, header.front(), header.payload()))
+}
+
+/// The first word behind a header.
+fn word_behind(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
 /// The first frame is not there as a whole: those that are longer than a header has room for come in
 /// pieces.
 fn is_cut(frames: &[u8]) -> bool {
-    first(frames).is_none_or(|(_, length)| frames.len() < HEADER + length)
+    first(frames).is_none_or(|(_, front, length)| frames.len() < front + length)
 }
 
 fn push(into: &mut [u8], used: &mut usize, bytes: &[u8]) {

@@ -7,9 +7,11 @@
 //! |   | 40-47 | flags |
 //! |   | 48-63 | detail: what a refusal refuses; or what an atomic does; or the byte of a front |
 //! | 1 | all | the acknowledgement that rides along |
-//! | 2 | all | address; or the token to invalidate; or a position; or a limit; or immediate data; or a word |
+//! | 2 | all | address; or the token to invalidate; or the immediate data of a Send; or a position; or a limit; or a word |
 //! | 3 | 0-31 | token; or a limit; or the number of a shared receive queue |
 //! |   | 32-63 | length |
+//!
+//! A Write with immediate data has that as a fifth word, in its first record.
 //!
 //! Words are in the machine's byte order: both sides run on the same one.
 
@@ -17,6 +19,8 @@ use transom_wire::{Atomic, Operation, RefusalClass};
 
 /// Bytes of a header.
 pub const HEADER: usize = 32;
+/// Bytes of the immediate data behind one.
+pub const WORD: usize = 8;
 /// The most payload of one record.
 pub const LARGEST_PAYLOAD: usize = 64 * 1024;
 /// The most payload of a record that is read as a whole: private data, an explanation.
@@ -28,6 +32,9 @@ pub const LAST: u8 = 1;
 pub const SOLICITED: u8 = 1 << 1;
 /// A Send names a token to invalidate.
 pub const INVALIDATE: u8 = 1 << 2;
+/// A Send has immediate data in place of an address, in each of its records; or a Write has some behind the header
+/// of its first record.
+pub const IMMEDIATE: u8 = 1 << 4;
 /// Of a Request or Reply: its sender takes immediate data and atomics. One that does not is of an earlier
 /// version, and is sent neither.
 pub const EXTENDED: u8 = 1 << 3;
@@ -65,19 +72,17 @@ pub enum Kind {
     Refuse = 10,
     /// An acknowledgement that had nothing to ride on. Never in a slot, and not counted.
     Ack = 11,
-    /// The Send or Write that follows has immediate data: its four bytes.
-    Immediate = 12,
     /// An atomic: its operands are its payload ([`operands`]), its detail is 1 for a swap, 2 for an add.
-    Atomic = 13,
+    Atomic = 12,
     /// The answer to the oldest atomic, which is older than all reads: what the word held before.
-    AtomicAnswer = 14,
+    AtomicAnswer = 13,
     /// The messages that follow are for the shared receive queue whose number stands in place of a token,
     /// until another is named.
-    Target = 15,
+    Target = 14,
 }
 
 impl Kind {
-    const ALL: [Kind; 15] = [
+    const ALL: [Kind; 14] = [
         Kind::Request,
         Kind::Reply,
         Kind::Reject,
@@ -89,7 +94,6 @@ impl Kind {
         Kind::Answer,
         Kind::Refuse,
         Kind::Ack,
-        Kind::Immediate,
         Kind::Atomic,
         Kind::AtomicAnswer,
         Kind::Target,
@@ -121,7 +125,6 @@ impl Kind {
             | Kind::Announce
             | Kind::Read
             | Kind::Ack
-            | Kind::Immediate
             | Kind::AtomicAnswer
             | Kind::Target => 0,
         }
@@ -137,10 +140,13 @@ pub(crate) const WHOLE_WRITE_ELSEWHERE: u64 = WHOLE_WRITE | (ELSEWHERE as u64) <
 /// Make a record whose payload is not here of one that lies in a slot: [`ELSEWHERE`].
 #[inline(never)]
 pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64) {
-    if let Some((first, rest)) = record.split_first_chunk_mut::<8>()
-        && let Some((place, _)) = rest.split_at_mut(HEADER - 8).1.split_first_chunk_mut()
-    {
-        *first = (u64::from_ne_bytes(*first) | u64::from(ELSEWHERE) << 40).to_ne_bytes();
+    let Some(first) = record.first_chunk_mut() else { return };
+    let word = u64::from_ne_bytes(*first);
+    *first = (word | u64::from(ELSEWHERE) << 40).to_ne_bytes();
+    let has_immediate = word & u64::from(IMMEDIATE) << 40 != 0;
+    let is_write = kind_of(word) as u8 == Kind::Write as u8;
+    let front = if has_immediate && is_write { HEADER + WORD } else { HEADER };
+    if let Some(place) = record.get_mut(front..).and_then(<[u8]>::first_chunk_mut) {
         *place = address.to_ne_bytes();
     }
 }
@@ -239,11 +245,25 @@ impl Header {
             | Kind::Read
             | Kind::Ready
             | Kind::Ack
-            | Kind::Immediate
             | Kind::AtomicAnswer
             | Kind::Target => 0,
             _ => self.length as usize,
         }
+    }
+
+    /// Bytes in front of its payload: the header, and the immediate data of a Write.
+    #[must_use]
+    #[inline]
+    pub fn front(&self) -> usize {
+        let word = self.has(IMMEDIATE) && matches!(self.kind, Kind::Write | Kind::Announce);
+        if word { HEADER + WORD } else { HEADER }
+    }
+
+    /// Whether its payload fits its slot.
+    #[must_use]
+    #[inline]
+    pub fn fits_slot(&self) -> bool {
+        self.front() + self.payload() <= crate::ring::SMALL
     }
 
     /// Whether such a record is one of a ring.
@@ -258,7 +278,7 @@ impl Header {
     #[must_use]
     #[inline]
     pub(crate) fn is_small(&self) -> bool {
-        let payload = self.kind.carries_data() || self.payload() <= crate::ring::INLINE;
+        let payload = self.kind.carries_data() || self.fits_slot();
         payload && !self.has(LENT) && self.belongs_into_a_slot()
     }
 
@@ -384,7 +404,7 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_details_are_seen_as_such() {
-        for number in [0, 16, 255] {
+        for number in [0, 15, 255] {
             assert_eq!(Kind::from_number(number), None);
         }
         for operation in

@@ -154,8 +154,8 @@ pub(crate) fn must_ring(asleep: &AtomicU32) -> bool {
 pub enum Body {
     /// The payload fits the slot (or there is none).
     Inline([u64; INLINE / 8]),
-    /// The payload lies where [`Producer::place`] said, in this many bytes.
-    Placed(usize),
+    /// The payload lies where [`Producer::place`] said, in this many bytes; and the word behind the header.
+    Placed(usize, u64),
 }
 
 /// A breach of the ring's rules that an honest peer cannot commit.
@@ -304,7 +304,7 @@ impl Producer {
     /// Write a record. `false`: there is no room, and nothing was written.
     #[inline(always)]
     pub fn publish(&mut self, slots: &[Slot], words: Words, body: Body) -> bool {
-        let placed = if let Body::Placed(length) = body { length } else { 0 };
+        let placed = if let Body::Placed(length, _) = body { length } else { 0 };
         if !self.has_room(placed) {
             return false;
         }
@@ -322,9 +322,16 @@ impl Producer {
         for (place, word) in head.iter().zip(rest) {
             place.store(word, Ordering::Relaxed);
         }
-        if let Body::Inline(inline) = body {
-            for (place, word) in tail.iter().zip(inline) {
-                place.store(word, Ordering::Relaxed);
+        match body {
+            Body::Inline(inline) => {
+                for (place, word) in tail.iter().zip(inline) {
+                    place.store(word, Ordering::Relaxed);
+                }
+            }
+            Body::Placed(_, word) => {
+                if let [place, ..] = tail {
+                    place.store(word, Ordering::Relaxed);
+                }
             }
         }
         // The payload in the data area was written before, by ordinary stores.
@@ -383,8 +390,8 @@ pub enum Taken {
 pub enum Found {
     /// In the slot.
     Inline([u64; INLINE / 8]),
-    /// At an offset in the data area.
-    At(usize),
+    /// At an offset in the data area; and the word behind the header.
+    At(usize, u64),
     /// In a region that the other side has lent.
     Lent(Lent),
     /// None; the answer may go to such a region.
@@ -439,7 +446,7 @@ impl Consumer {
             }
             let header = Header::from_words([first, 0, 0, last]);
             match header.filter(|header| header.is_small()) {
-                Some(header) => here = header.payload() <= INLINE,
+                Some(header) => here = header.fits_slot(),
                 None => return Taken::Left,
             }
         }
@@ -485,15 +492,17 @@ impl Consumer {
         let length = header.payload();
         let body = if header.has(LENT) {
             match (header.kind, Lent::from_words([read(3), read(4), 0, 0])) {
-                (Kind::Write | Kind::Send, Some(lent)) => Found::Lent(lent),
+                (Kind::Write | Kind::Send, Some(lent)) if header.front() == HEADER => {
+                    Found::Lent(lent)
+                }
                 (Kind::Read, Some(lent)) => Found::Sink(lent),
                 (Kind::Answer, _) => Found::Placed,
                 _ => return Some(Err(RingViolation::Region)),
             }
-        } else if length <= INLINE {
+        } else if header.fits_slot() {
             Found::Inline([read(3), read(4), read(5), read(6)])
         } else {
-            Found::At(self.pass_data(length))
+            Found::At(self.pass_data(length), read(3))
         };
         self.next += 1;
         Some(Ok(Record { header, body }))

@@ -28,7 +28,7 @@ pub const QUESTION: usize = ASK.len() + NONCE;
 const ANSWER: [u8; 15] = *b"Transom process";
 /// An offer: this, the nonce, and whether other users may share. The figure is the layout's: a side with another
 /// one sees no offer, and takes TCP.
-const MAGIC: [u8; 8] = *b"TRANSOM3";
+const MAGIC: [u8; 8] = *b"TRANSOM4";
 
 /// The first bytes of an active side on its TCP connection, once it has handed memory over.
 #[must_use]

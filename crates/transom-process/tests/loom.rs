@@ -78,7 +78,7 @@ fn read_once_and_whole(whole: bool) {
             let body = if number == 1 {
                 assert_eq!(producer.place(100), Some(0));
                 d[0].store(77, sync::Ordering::Relaxed);
-                Body::Placed(100)
+                Body::Placed(100, 0)
             } else {
                 Body::Inline([number; 4])
             };
@@ -116,7 +116,7 @@ fn read_once_and_whole(whole: bool) {
         assert_eq!(record.header, header(number, whole));
         match record.body {
             Found::Inline(words) => assert_eq!(words, [number; 4]),
-            Found::At(offset) => {
+            Found::At(offset, _) => {
                 assert_eq!((number, offset), (1, 0));
                 assert_eq!(data[0].load(sync::Ordering::Relaxed), 77);
             }

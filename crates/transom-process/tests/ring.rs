@@ -24,7 +24,7 @@ fn body(producer: &Producer, length: usize) -> (Body, Option<usize>) {
     if length <= INLINE {
         (Body::Inline([length as u64; 4]), None)
     } else {
-        (Body::Placed(length), producer.place(length))
+        (Body::Placed(length, 0), producer.place(length))
     }
 }
 
@@ -42,14 +42,14 @@ fn the_layout_is_what_both_sides_were_built_with() {
 fn a_closed_area_takes_no_payload_and_goes_on_where_it_was() {
     let slots = slots(4);
     let mut producer = Producer::new(4, DATA);
-    assert!(producer.publish(&slots, header(0, 100).words(), Body::Placed(100)));
+    assert!(producer.publish(&slots, header(0, 100).words(), Body::Placed(100, 0)));
     let (size, placed) = (producer.close_area(), producer.placed());
     assert!(producer.has_room(INLINE) && !producer.has_room(INLINE + 1));
-    assert!(!producer.publish(&slots, header(1, 100).words(), Body::Placed(100)));
+    assert!(!producer.publish(&slots, header(1, 100).words(), Body::Placed(100, 0)));
     assert!(producer.publish(&slots, header(1, 0).words(), Body::Inline([0; 4])));
     producer.open_area(size);
     assert_eq!((size, producer.placed()), (DATA, placed));
-    assert!(producer.publish(&slots, header(2, 100).words(), Body::Placed(100)));
+    assert!(producer.publish(&slots, header(2, 100).words(), Body::Placed(100, 0)));
 }
 
 #[test]
@@ -154,7 +154,7 @@ proptest! {
                 prop_assert_eq!(record.header, header(number, length));
                 prop_assert_eq!(record.body, match place {
                     None => Found::Inline([length as u64; 4]),
-                    Some(place) => Found::At(place),
+                    Some(place) => Found::At(place, 0),
                 });
                 acknowledged += 1;
                 prop_assert_eq!(producer.consumed(acknowledged), Ok(true));
@@ -189,7 +189,7 @@ proptest! {
                 }
             }
             match consumer.take(&slots) {
-                Some(Ok(record)) => if let Found::At(offset) = record.body {
+                Some(Ok(record)) => if let Found::At(offset, _) = record.body {
                     prop_assert!(offset + record.header.payload() <= DATA);
                 },
                 Some(Err(_)) => return Ok(()),

@@ -1,12 +1,12 @@
-//! Messages of one frame: judged, copied and on their way in one go, where longer ones, and those with
-//! immediate data, begin and then leave frame by frame (`outbound.rs`).
+//! Messages of one frame: judged, copied and on their way in one go, where longer ones begin and then leave
+//! frame by frame (`outbound.rs`).
 //!
 //! Messages that follow each other share a guard ([`Memory::pass`](transom_memory::Memory::pass)), because its
 //! fence waits for earlier stores to reach cache lines that the other processor holds. That takes longer than
 //! the rest of a small message.
 
 use transom_memory::{Pass, Purpose};
-use transom_wire::{Around, Carrier, Message, MessageId, Time};
+use transom_wire::{Around, Carrier, Immediate, Message, MessageId, Time};
 
 use super::outbound::SINK;
 use super::{Connection, Quiet, ReceiveWait};
@@ -73,7 +73,7 @@ impl Connection {
         self.whole_other(pass, under, out)
     }
 
-    /// The next request, which is no Write, if it is one of these.
+    /// The next request, which is no plain Write, if it is one of these.
     #[inline(never)]
     fn whole_other<C: Carrier>(
         &mut self,
@@ -191,14 +191,20 @@ fn gather<C: Carrier>(
     })
 }
 
-/// The message of a request that is no Write, if it may be one of these.
+/// The message of a request that is no plain Write, if it may be one of these.
 fn message_of(slot: &Slot) -> Option<Message> {
     let length = u32::try_from(slot.length).ok()?;
     let solicited = slot.flags.contains(Flags::SOLICIT);
-    let send = |invalidate| Message::Send { length, solicited, invalidate, immediate: None };
+    let send = |invalidate, immediate| Message::Send { length, solicited, invalidate, immediate };
     Some(match slot.operation {
-        Operation::Send => send(None),
-        Operation::SendWithInvalidate { token } => send(Some(token)),
+        Operation::WriteWithImmediate { token, address, immediate: value } => {
+            let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
+            let immediate = Some(Immediate { value, solicited });
+            Message::Write { token, address, length, verdict, immediate }
+        }
+        Operation::Send => send(None, None),
+        Operation::SendWithImmediate { immediate } => send(None, Some(immediate)),
+        Operation::SendWithInvalidate { token } => send(Some(token), None),
         Operation::Read { token, address } => {
             Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
         }

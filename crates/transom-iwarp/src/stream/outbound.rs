@@ -10,6 +10,7 @@ use transom_wire::{Around, Begin, Frame, Message, MessageId, Role, Time, Verdict
 use super::Stream;
 use super::frames::control;
 use crate::ddp::{TAGGED, Target, UNTAGGED};
+use crate::extension::immediate_header;
 use crate::faults::Fault;
 use crate::rdmap::{Opcode, READ_REQUEST, ReadRequest, SEND_QUEUE, segment};
 use crate::rfc7306::ATOMIC_REQUEST;
@@ -313,29 +314,42 @@ impl Stream {
     /// acknowledgement that is owed is among those before it.
     pub(super) fn around_message(&mut self, now: Time, message: &Message) -> Option<Around> {
         let header = match message {
-            Message::Write { immediate: None, length, .. } if *length > 0 => TAGGED,
-            Message::Send { immediate: None, .. } if self.acks.credit() > 0 => UNTAGGED,
+            Message::Write { immediate: None, length: 0, .. } => return None,
+            Message::Write { .. } => TAGGED,
+            Message::Send { .. } => UNTAGGED,
             Message::Read { .. } if self.has_read_slot() => UNTAGGED + READ_REQUEST,
-            Message::Atomic { .. } if self.has_read_slot() && self.is_extended() == Some(true) => {
-                UNTAGGED + ATOMIC_REQUEST
-            }
+            Message::Atomic { .. } if self.has_read_slot() => UNTAGGED + ATOMIC_REQUEST,
             _ => return None,
         };
+        let lacks_receive = message.needs_receive() && self.acks.credit() == 0;
+        let unknown = message.is_extended() && self.is_extended() != Some(true);
         let ulpdu = header + message.payload() as usize;
-        if ulpdu > self.ulpdu || !self.is_free_for_whole(now) {
+        if lacks_receive || unknown || ulpdu > self.ulpdu || !self.is_free_for_whole(now) {
             return None;
         }
-        let before = if self.acks.is_owed() { fpdu::size(UNTAGGED) } else { 0 };
+        let before = self.size_before(message);
         Some(Around { front: before + fpdu::LENGTH + header, back: fpdu::behind(ulpdu) })
+    }
+
+    /// Bytes of the frames in front of that of a message: an acknowledgement that is owed, and immediate data.
+    fn size_before(&self, message: &Message) -> usize {
+        let frames = [self.acks.is_owed(), message.immediate().is_some()];
+        frames.map(usize::from).iter().sum::<usize>() * fpdu::size(UNTAGGED)
     }
 
     /// Begin a message of one frame, and fill in what is around its payload.
     pub(super) fn begin_whole_message(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
         let checksum = self.agreed.checksum;
-        let before = if self.acks.is_owed() { fpdu::size(UNTAGGED) } else { 0 };
+        let before = self.size_before(message);
         let (before, own) = to.split_at_mut(before.min(to.len()));
-        if !before.is_empty() {
-            fpdu::surround(before, self.acks.take().header().as_ref(), 0, checksum);
+        let ack = self.acks.is_owed().then(|| self.acks.take().header());
+        let immediate = message.immediate().map(|immediate| immediate_header(&immediate));
+        let frames = before.chunks_exact_mut(fpdu::size(UNTAGGED));
+        for (frame, header) in frames.zip(ack.into_iter().chain(immediate)) {
+            fpdu::surround(frame, header.as_ref(), 0, checksum);
+        }
+        if message.needs_receive() {
+            self.acks.pacer().spend();
         }
         let number = self.outbound.send_number;
         let (target, opcode, what, verdict) = match *message {
@@ -344,7 +358,6 @@ impl Stream {
                 (target, Opcode::Write, What::Write { token, address, length }, verdict)
             }
             Message::Send { solicited, invalidate, .. } => {
-                self.acks.pacer().spend();
                 self.outbound.send_number = number.wrapping_add(1);
                 let ulp = invalidate.unwrap_or(0);
                 let target = Target::Untagged { ulp, queue: SEND_QUEUE, number, offset: 0 };

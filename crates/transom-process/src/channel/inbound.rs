@@ -19,15 +19,16 @@ use crate::ring::INLINE;
 enum Partial {
     #[default]
     None,
-    /// Announced; `left` bytes are missing, `begun`: some have come.
+    /// Announced; `left` bytes are missing.
     Write {
         token: u32,
         next: u64,
         left: u32,
+        immediate: Option<Immediate>,
     },
     Send {
         flags: u8,
-        invalidate: u64,
+        address: u64,
         next: u32,
     },
     Answer,
@@ -67,8 +68,6 @@ pub(super) struct Inbound {
     /// Sends, and Writes with immediate data, that have begun, modulo 2^28.
     sends: u32,
     partial: Partial,
-    /// The next message must be a Send or Write, which brings this.
-    immediate: Option<Immediate>,
     pub(super) answers: VecDeque<Answer>,
 }
 
@@ -85,7 +84,7 @@ impl Inbound {
     }
 
     pub(super) fn is_unfinished(&self) -> bool {
-        self.partial != Partial::None || self.immediate.is_some()
+        self.partial != Partial::None
     }
 
     /// A message that names this token has begun and not ended.
@@ -130,7 +129,11 @@ impl Channel {
             let detail = format!("{length} bytes behind a {:?}", header.kind);
             return Err(self.broken(("records", detail)));
         }
-        let rest = bytes.get(HEADER..).unwrap_or_default();
+        let front = header.front();
+        let Some((before, rest)) = bytes.split_at_checked(front) else {
+            return Ok(Decoded::NOTHING);
+        };
+        let word = before.get(HEADER..).and_then(<[u8]>::first_chunk).copied();
         let elsewhere = header.has(record::ELSEWHERE) && header.kind.carries_data();
         let placed = header.has(record::LENT) && header.kind == Kind::Answer;
         let behind = match (placed, elsewhere) {
@@ -157,7 +160,8 @@ impl Channel {
         }
         let event = if self.handshake.is_open() {
             self.learn(header.ack).map_err(|broken| self.broken(broken))?;
-            self.take(now, &header, payload).map_err(|broken| self.broken(broken))?
+            let word = word.map(u64::from_ne_bytes);
+            self.take(now, (&header, word), payload).map_err(|broken| self.broken(broken))?
         } else {
             let private = payload.own().unwrap_or_default();
             let Some(event) = self.start_up(&header, private) else {
@@ -168,7 +172,7 @@ impl Channel {
         };
         // A record that breaks a rule is never acknowledged.
         self.inbound.taken += u64::from(counts);
-        Ok(Decoded::of(HEADER + behind, event))
+        Ok(Decoded::of(front + behind, event))
     }
 
     /// A Write that is one record, as most are: what passes here passes [`Channel::on_record`] with the same
@@ -234,19 +238,18 @@ impl Channel {
     fn take<'b>(
         &mut self,
         now: Time,
-        header: &Header,
+        (header, word): (&Header, Option<u64>),
         payload: Bytes<'b>,
     ) -> Result<Option<Event<'b>>, Broken> {
         let event = match header.kind {
-            Kind::Announce => self.on_announce(header)?,
-            Kind::Write => self.on_write(header, payload)?,
+            Kind::Announce => self.on_announce(header, word)?,
+            Kind::Write => self.on_write(header, word, payload)?,
             Kind::Send => self.on_send(header, payload)?,
             Kind::Read => return self.on_read(header),
             Kind::Answer => self.on_answer(header, payload)?,
             Kind::Atomic => self.on_atomic(header, payload)?,
             Kind::AtomicAnswer => self.on_atomic_answer(header)?,
             Kind::Refuse => self.on_refusal(header, payload),
-            Kind::Immediate => return self.on_immediate(header),
             Kind::Target => return self.on_target(header),
             Kind::Ack => return Ok(None),
             Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => {
@@ -269,27 +272,8 @@ impl Channel {
         }
     }
 
-    /// Immediate data belongs to a Send or Write, and to nothing else.
-    fn unaccompanied_or(&self, what: &str) -> Result<(), Broken> {
-        match self.inbound.immediate {
-            None => Ok(()),
-            Some(_) => Err(("messages", format!("{what} behind immediate data"))),
-        }
-    }
-
-    fn on_immediate<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
-        self.idle_or("immediate data")?;
-        self.unaccompanied_or("immediate data")?;
-        let value = u32::try_from(header.address)
-            .map_err(|_| ("messages", "immediate data of more than four bytes".to_owned()))?;
-        let solicited = header.has(record::SOLICITED);
-        self.inbound.immediate = Some(Immediate { value, solicited });
-        Ok(None)
-    }
-
     fn on_target<'b>(&mut self, header: &Header) -> Result<Option<Event<'b>>, Broken> {
         self.idle_or("a target")?;
-        self.unaccompanied_or("a target")?;
         Ok(Some(Event::Target { number: header.token }))
     }
 
@@ -303,66 +287,86 @@ impl Channel {
         Ok(())
     }
 
-    fn on_announce<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
+    /// The immediate data of a Write that begins, which uses a receive.
+    fn begin_immediate(
+        &mut self,
+        header: &Header,
+        word: Option<u64>,
+    ) -> Result<Option<Immediate>, Broken> {
+        let Some(word) = word else { return Ok(None) };
+        let value = four_bytes(word)?;
+        self.use_receive("a Write with immediate data")?;
+        Ok(Some(Immediate { value, solicited: header.has(record::SOLICITED) }))
+    }
+
+    fn on_announce<'b>(&mut self, header: &Header, word: Option<u64>) -> Result<Event<'b>, Broken> {
         self.idle_or("an announcement")?;
         let &Header { token, address, length, .. } = header;
         if length == 0 {
             return Err(("messages", "an announced Write of nothing".into()));
         }
-        if self.inbound.immediate.is_some() {
-            self.use_receive("a Write with immediate data")?;
-        }
+        let immediate = self.begin_immediate(header, word)?;
         // A range that wraps around is the engine's to refuse.
-        self.inbound.partial = Partial::Write { token, next: address, left: length };
+        self.inbound.partial = Partial::Write { token, next: address, left: length, immediate };
         Ok(Event::WriteAnnounced { token, address, length: u64::from(length) })
     }
 
-    fn on_write<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
+    fn on_write<'b>(
+        &mut self,
+        header: &Header,
+        word: Option<u64>,
+        payload: Bytes<'b>,
+    ) -> Result<Event<'b>, Broken> {
         let &Header { token, address, length, .. } = header;
         let last = header.has(record::LAST);
-        match self.inbound.partial {
-            Partial::None if last && self.inbound.immediate.is_some() => {
-                self.use_receive("a Write with immediate data")?;
-            }
-            Partial::None if last => {}
+        let immediate = match self.inbound.partial {
+            Partial::None if last => self.begin_immediate(header, word)?,
             Partial::None => {
                 return Err(("messages", "a Write of several records, not announced".into()));
             }
-            Partial::Write { token: expected, next, left }
+            Partial::Write { token: expected, next, left, immediate }
                 if token == expected
+                    && word.is_none()
                     && address == next
                     && length <= left
                     && last == (length == left)
                     && length > 0 =>
             {
-                let next = next.wrapping_add(u64::from(length));
-                self.inbound.partial = Partial::Write { token, next, left: left - length };
+                let (next, left) = (next.wrapping_add(u64::from(length)), left - length);
+                self.inbound.partial = Partial::Write { token, next, left, immediate };
+                immediate.filter(|_| last)
             }
             partial => {
                 let detail = format!("{length} bytes to {token:#x} at {address:#x} in {partial:?}");
                 return Err(("messages", detail));
             }
-        }
+        };
         if last {
             self.inbound.partial = Partial::None;
         }
-        let immediate = if last { self.inbound.immediate.take() } else { None };
         Ok(Event::Write { token, address, payload, last, immediate })
     }
 
     fn on_send<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
         let last = header.has(record::LAST);
-        let flags = header.flags & (record::SOLICITED | record::INVALIDATE);
+        let flags = header.flags & (record::SOLICITED | record::INVALIDATE | record::IMMEDIATE);
+        let value = if header.has(record::INVALIDATE | record::IMMEDIATE) {
+            Some(four_bytes(header.address)?)
+        } else {
+            None
+        };
+        let invalidate = value.filter(|_| header.has(record::INVALIDATE));
+        let immediate = value.filter(|_| header.has(record::IMMEDIATE));
+        if invalidate.is_some() && immediate.is_some() {
+            return Err(("messages", "a Send with Invalidate and immediate data".into()));
+        }
         let offset = match self.inbound.partial {
             Partial::None => {
-                if header.has(record::INVALIDATE) {
-                    self.unaccompanied_or("a Send with Invalidate")?;
-                }
                 self.use_receive("a Send")?;
                 0
             }
-            Partial::Send { flags: begun, invalidate, next }
-                if begun == flags && invalidate == header.address =>
+            Partial::Send { flags: begun, address, next }
+                if begun == flags && address == header.address =>
             {
                 next
             }
@@ -372,19 +376,13 @@ impl Channel {
         else {
             return Err(("messages", "a Send that never ends".into()));
         };
-        let invalidate = if header.has(record::INVALIDATE) {
-            Some(u32::try_from(header.address).unwrap_or(0))
-        } else {
-            None
-        };
         self.inbound.partial = if last {
             Partial::None
         } else {
-            Partial::Send { flags, invalidate: header.address, next }
+            Partial::Send { flags, address: header.address, next }
         };
         let solicited = header.has(record::SOLICITED);
-        let immediate = if last { self.inbound.immediate.take() } else { None };
-        let immediate = immediate.map(|immediate| immediate.value);
+        let immediate = immediate.filter(|_| last);
         Ok(Event::Send { offset, payload, last, solicited, invalidate, immediate })
     }
 
@@ -401,7 +399,6 @@ impl Channel {
     /// A request begins that will be answered: by itself, and not one too many.
     fn owe_answer(&mut self, what: &str, answer: Answer) -> Result<(), Broken> {
         self.idle_or(what)?;
-        self.unaccompanied_or(what)?;
         let limit = self.limits.inbound;
         if u32::try_from(self.inbound.answers.len()).unwrap_or(u32::MAX) >= limit {
             let detail = format!("more than the {limit} reads and atomics at a time agreed");
@@ -424,7 +421,6 @@ impl Channel {
 
     fn on_atomic_answer<'b>(&mut self, header: &Header) -> Result<Event<'b>, Broken> {
         self.idle_or("the answer to an atomic")?;
-        self.unaccompanied_or("the answer to an atomic")?;
         let Some(Reading { id, awaits: Awaits::Word, .. }) = self.outbound.reads.front().copied()
         else {
             return Err(("reads", "the answer to an atomic nobody asked for".into()));
@@ -437,7 +433,6 @@ impl Channel {
     fn on_answer<'b>(&mut self, header: &Header, payload: Bytes<'b>) -> Result<Event<'b>, Broken> {
         if self.inbound.partial != Partial::Answer {
             self.idle_or("the answer to a read")?;
-            self.unaccompanied_or("the answer to a read")?;
         }
         let (length, last) = (header.length, header.has(record::LAST));
         let Some(Reading { id, awaits: Awaits::Bytes { length: whole, received }, .. }) =
@@ -510,6 +505,11 @@ impl Channel {
         }
         self.handshake.end();
     }
+}
+
+/// The value of a token or of immediate data.
+fn four_bytes(word: u64) -> Result<u32, Broken> {
+    u32::try_from(word).map_err(|_| ("messages", "a value of more than four bytes".to_owned()))
 }
 
 /// Cuts a text to what fits, at a character's boundary.

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Around, Atomic, Begin, Frame, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal,
-    Waiting,
+    Around, Atomic, Begin, Frame, Immediate, MAX_HEADER, Message, MessageId, Payload, ReadSlot,
+    Refusal, Waiting,
 };
 
 use super::Channel;
 use super::inbound::Answer;
-use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
+use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, WORD};
 
 /// The stream as far as it goes to the peer.
 #[derive(Debug, Default)]
@@ -41,8 +41,6 @@ pub(super) struct Current {
     first: u64,
     gone: u32,
     announced: bool,
-    /// The message's immediate data has gone out.
-    accompanied: bool,
 }
 
 /// A Send or Write that has gone out: its records are `first..end`.
@@ -121,11 +119,28 @@ fn frame(header: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
     Frame { header: room, header_length, payload, length, back: 0, sealed: false, last }
 }
 
-/// The flags and the address of a Send.
-fn send_fields(solicited: bool, invalidate: Option<u32>) -> (u8, u64) {
+/// The flags and the address of a Send. One with immediate data invalidates nothing.
+fn send_fields(solicited: bool, invalidate: Option<u32>, immediate: Option<u32>) -> (u8, u64) {
     let flags = if solicited { record::SOLICITED } else { 0 }
-        | if invalidate.is_some() { record::INVALIDATE } else { 0 };
-    (flags, u64::from(invalidate.unwrap_or(0)))
+        | if invalidate.is_some() { record::INVALIDATE } else { 0 }
+        | if immediate.is_some() { record::IMMEDIATE } else { 0 };
+    (flags, u64::from(invalidate.or(immediate).unwrap_or(0)))
+}
+
+/// The flags of the first record of a Write, and the word behind its header.
+fn write_fields(immediate: Option<Immediate>) -> (u8, u64) {
+    let Some(Immediate { value, solicited }) = immediate else { return (0, 0) };
+    let solicited = if solicited { record::SOLICITED } else { 0 };
+    (record::IMMEDIATE | solicited, u64::from(value))
+}
+
+/// A header, and the word behind it if it has one.
+fn bytes_of(header: &Header, word: u64) -> ([u8; HEADER + WORD], usize) {
+    let mut bytes = [0; HEADER + WORD];
+    let (head, rest) = bytes.split_at_mut(HEADER);
+    head.copy_from_slice(&record::to_bytes(header.words()));
+    rest.copy_from_slice(&word.to_ne_bytes());
+    (bytes, header.front())
 }
 
 impl Channel {
@@ -151,8 +166,8 @@ impl Channel {
         }
         let first = self.outbound.records;
         let message = *message;
-        let (gone, announced, accompanied) = (0, false, false);
-        self.outbound.current = Some(Current { id, message, first, gone, announced, accompanied });
+        let (gone, announced) = (0, false);
+        self.outbound.current = Some(Current { id, message, first, gone, announced });
         Begin::Started
     }
 
@@ -177,22 +192,32 @@ impl Channel {
     pub(super) fn around_message(&self, message: &Message) -> Option<Around> {
         let front = match message {
             Message::Write { immediate: None, .. } => HEADER,
-            Message::Send { immediate: None, .. } if self.ledger.credit() > 0 => HEADER,
-            Message::Read { .. } if self.has_read_slot() => HEADER,
-            Message::Atomic { .. } if self.extended && self.has_read_slot() => {
-                HEADER + record::OPERANDS
-            }
-            _ => return None,
+            _ => self.front_of_other(message)?,
         };
         let fits = message.payload() as usize <= LARGEST_PAYLOAD;
         (fits && self.is_free()).then_some(Around { front, back: 0 })
+    }
+
+    /// Bytes in front of the payload of a message that is no plain Write, if it may begin.
+    #[inline(never)]
+    fn front_of_other(&self, message: &Message) -> Option<usize> {
+        let begins = self.extended || !message.is_extended();
+        let has_receive = !message.needs_receive() || self.ledger.credit() > 0;
+        let front = match message {
+            Message::Write { .. } => HEADER + WORD,
+            Message::Send { .. } => HEADER,
+            Message::Read { .. } if self.has_read_slot() => HEADER,
+            Message::Atomic { .. } if self.has_read_slot() => HEADER + record::OPERANDS,
+            _ => return None,
+        };
+        (begins && has_receive).then_some(front)
     }
 
     /// Begin a message of one record, and write its header.
     #[inline]
     pub(super) fn begin_whole_message(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
         let record = self.outbound.records;
-        if let Message::Write { token, address, length, .. } = *message {
+        if let Message::Write { token, address, length, immediate: None, .. } = *message {
             // As most are, and all of them have the same flags.
             let last = u64::from(token) | u64::from(length) << 32;
             let words = [record::WHOLE_WRITE << 32, self.ack_word(), address, last];
@@ -210,11 +235,19 @@ impl Channel {
     #[inline(never)]
     fn begin_whole_other(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
         let record = self.outbound.records;
+        if message.needs_receive() {
+            self.ledger.spend();
+        }
         let header = match *message {
-            Message::Write { .. } => return,
-            Message::Send { length, solicited, invalidate, .. } => {
-                self.ledger.spend();
-                let (flags, address) = send_fields(solicited, invalidate);
+            Message::Write { token, address, length, immediate, .. } => {
+                let (flags, word) = write_fields(immediate);
+                if let Some(room) = to.get_mut(HEADER..HEADER + WORD) {
+                    room.copy_from_slice(&word.to_ne_bytes());
+                }
+                Header { flags, token, address, length, ..Header::new(Kind::Write) }
+            }
+            Message::Send { length, solicited, invalidate, immediate } => {
+                let (flags, address) = send_fields(solicited, invalidate, immediate);
                 Header { flags, address, length, ..Header::new(Kind::Send) }
             }
             Message::Read { token, address, length, .. } => {
@@ -237,7 +270,7 @@ impl Channel {
         let (flags, ack) = (header.flags | last, self.ack_word());
         self.outbound.records += 1;
         self.outbound.answered = false;
-        if header.kind == Kind::Send {
+        if matches!(header.kind, Kind::Write | Kind::Send) {
             self.outbound.sent.push_back(Sent { id, first: record, end: record + 1 });
         }
         if let Some(room) = to.first_chunk_mut::<HEADER>() {
@@ -260,8 +293,7 @@ impl Channel {
         }
         // Records of two messages are never mixed: what has begun goes on. Otherwise they take turns.
         let current = self.outbound.current;
-        let begun = current
-            .is_some_and(|current| current.gone > 0 || current.announced || current.accompanied);
+        let begun = current.is_some_and(|current| current.gone > 0 || current.announced);
         let answering = self.inbound.is_answering();
         let turn = answering || !self.outbound.answered || current.is_none();
         if !begun
@@ -288,12 +320,23 @@ impl Channel {
     }
 
     /// A record with what the peer is to learn on it.
-    fn record(&mut self, mut header: Header, payload: Payload, length: u32) -> Frame {
+    fn record(&mut self, header: Header, payload: Payload, length: u32) -> Frame {
+        self.record_with((header, 0), payload, length)
+    }
+
+    /// A record with a word behind its header, if it has one.
+    fn record_with(
+        &mut self,
+        (mut header, word): (Header, u64),
+        payload: Payload,
+        length: u32,
+    ) -> Frame {
         header.ack = self.ack_word();
         self.outbound.records += 1;
         // The answer to a read of nothing ends nothing that the engine knows of.
         let last = header.has(record::LAST) && payload != Payload::None;
-        frame(&record::to_bytes(header.words()), payload, length, last)
+        let (bytes, front) = bytes_of(&header, word);
+        frame(bytes.get(..front).unwrap_or_default(), payload, length, last)
     }
 
     fn answer_frame(&mut self) -> Option<Frame> {
@@ -327,22 +370,13 @@ impl Channel {
     }
 
     fn message_frame(&mut self) -> Option<Frame> {
-        let Current { id, message, first, gone, announced, accompanied } = self.outbound.current?;
+        let Current { id, message, first, gone, announced } = self.outbound.current?;
         if let Some(token) = self.outbound.target_due.take() {
             return Some(self.record(
                 Header { token, ..Header::new(Kind::Target) },
                 Payload::None,
                 0,
             ));
-        }
-        if let Some(immediate) = message.immediate().filter(|_| !accompanied) {
-            if let Some(current) = &mut self.outbound.current {
-                current.accompanied = true;
-            }
-            let flags = if immediate.solicited { record::SOLICITED } else { 0 };
-            let address = u64::from(immediate.value);
-            let header = Header { flags, address, ..Header::new(Kind::Immediate) };
-            return Some(self.record(header, Payload::None, 0));
         }
         let length = match message {
             Message::Send { length, .. }
@@ -354,6 +388,7 @@ impl Channel {
         let last = gone + now == length;
         let flags = if last { record::LAST } else { 0 };
         let payload = Payload::Message { id, offset: gone };
+        let mut word = 0;
         let (header, size) = match message {
             Message::Read { token, address, length, .. } => {
                 let record = self.outbound.records;
@@ -366,24 +401,28 @@ impl Channel {
             Message::Atomic { token, address, operation } => {
                 return Some(self.atomic_frame(id, token, address, operation));
             }
-            Message::Write { token, address, .. } if !last && !announced => {
+            Message::Write { token, address, immediate, .. } if !last && !announced => {
                 if let Some(current) = &mut self.outbound.current {
                     current.announced = true;
                 }
-                let header = Header { token, address, length, ..Header::new(Kind::Announce) };
-                return Some(self.record(header, Payload::None, 0));
+                let (flags, word) = write_fields(immediate);
+                let header =
+                    Header { flags, token, address, length, ..Header::new(Kind::Announce) };
+                return Some(self.record_with((header, word), Payload::None, 0));
             }
-            Message::Write { token, address, .. } => {
-                let address = address.wrapping_add(u64::from(gone));
+            Message::Write { token, address, immediate, .. } => {
+                let first = if announced { (0, 0) } else { write_fields(immediate) };
+                let (flags, address) = (flags | first.0, address.wrapping_add(u64::from(gone)));
+                word = first.1;
                 (Header { flags, token, address, length: now, ..Header::new(Kind::Write) }, now)
             }
-            Message::Send { solicited, invalidate, .. } => {
-                let (of_send, address) = send_fields(solicited, invalidate);
+            Message::Send { solicited, invalidate, immediate, .. } => {
+                let (of_send, address) = send_fields(solicited, invalidate, immediate);
                 let flags = flags | of_send;
                 (Header { flags, address, length: now, ..Header::new(Kind::Send) }, now)
             }
         };
-        let frame = self.record(header, payload, size);
+        let frame = self.record_with((header, word), payload, size);
         if let Some(current) = &mut self.outbound.current {
             current.gone += now;
             if last {
@@ -431,4 +470,4 @@ impl Channel {
 }
 
 // Every record but those that carry text fits one header.
-const _: () = assert!(HEADER <= MAX_HEADER);
+const _: () = assert!(HEADER + WORD <= MAX_HEADER);

@@ -54,12 +54,8 @@ fn v95_an_atomic_stands_between_messages() {
     side.record(announce(7, 0, 100));
     side.taken();
     side.record(atomic(1, 16));
-    let partial = "Write { token: 7, next: 0, left: 100 }";
+    let partial = "Write { token: 7, next: 0, left: 100, immediate: None }";
     broken(&mut side, "messages", &format!("an atomic inside an unfinished {partial}"));
-    let mut side = open();
-    side.record(Header { address: 1, ..Header::new(Kind::Immediate) });
-    side.record(atomic(1, 16));
-    broken(&mut side, "messages", "an atomic behind immediate data");
 }
 
 /// Reads and atomics together: as many as were agreed, and not one more.
@@ -148,7 +144,7 @@ fn v95_an_answer_that_nobody_waits_for_is_a_lie() {
     side.record(announce(7, 0, 100));
     side.taken();
     side.record(old(1));
-    let partial = "Write { token: 7, next: 0, left: 100 }";
+    let partial = "Write { token: 7, next: 0, left: 100, immediate: None }";
     let detail = format!("the answer to an atomic inside an unfinished {partial}");
     broken(&mut side, "messages", &detail);
 }
@@ -201,8 +197,7 @@ fn v134_a_peer_that_does_not_say_that_it_takes_them_gets_none() {
             assert_eq!(side.begin(with), other);
             side.transmit();
             let kinds: Vec<_> = side.said().iter().map(|(header, _)| header.kind).collect();
-            let sent: &[Kind] =
-                if extended { &[Kind::Atomic, Kind::Immediate, Kind::Write] } else { &[] };
+            let sent: &[Kind] = if extended { &[Kind::Atomic, Kind::Write] } else { &[] };
             assert_eq!(kinds, sent);
             assert_eq!(side.begin(our_write(8)), Begin::Started, "and everything else");
         }

@@ -78,6 +78,46 @@ fn a_frame_is_published_when_it_is_complete_or_not_at_all() {
     }
 }
 
+/// The word behind a header stays with it, wherever the payload lies.
+#[test]
+fn a_word_behind_the_header_is_in_the_slot() {
+    let front = HEADER + record::WORD;
+    for length in [0, INLINE - 8, INLINE - 7, INLINE + 1, LARGEST_PAYLOAD] {
+        let there = front + length > SMALL;
+        let header = write(7, 5, length, LAST | record::IMMEDIATE);
+        let bytes = [&record::to_bytes(header.words())[..], &9_u64.to_ne_bytes()].concat();
+        // Composed in its place, and out of the buffer.
+        for pieces in [1, 2] {
+            let (mut end, mut peer, memory) = ends(2);
+            let mut waiting = Waiting::default();
+            let mut out = carrier(&mut end, &mut waiting);
+            let (first, rest) = bytes.split_at(if pieces == 1 { front } else { 8 });
+            if pieces == 2 {
+                let _ = out.reserve(Around { front: 8, back: 0 }, 0);
+                out.frame().copy_from_slice(first);
+                out.commit();
+            }
+            let own = if pieces == 1 { first } else { rest };
+            let _ = out.reserve(Around { front: own.len(), back: 0 }, length);
+            out.put(&pattern(length));
+            out.frame()[..own.len()].copy_from_slice(own);
+            out.commit();
+            assert_eq!(out.sent(), front + length);
+            let (mut read, mut elsewhere) = ([9; SMALL], 0);
+            assert_eq!(peer.read_small(&mut read, &mut elsewhere), Ok(Next::Record));
+            assert_eq!(elsewhere, if there { length } else { 0 });
+            assert_eq!(read[HEADER..front], 9_u64.to_ne_bytes());
+            if there {
+                let address = u64::from_ne_bytes(*read[front..].first_chunk().unwrap());
+                assert_eq!(memory.at(0, address, length), pattern(length));
+            } else {
+                assert_eq!(read[front..front + length], pattern(length));
+            }
+            assert_eq!((peer.has_news(), waiting), (false, Waiting::default()));
+        }
+    }
+}
+
 /// A record that is longer than a frame has room for comes in pieces, and is published with the last of them;
 /// what follows stays behind it.
 #[test]

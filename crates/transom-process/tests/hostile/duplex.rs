@@ -96,7 +96,7 @@ fn the_peers_flag_for_a_payload_elsewhere_is_taken_off() {
         let inline = &record::to_bytes([5; 4])[..length];
         assert_eq!(room[..used], [&record::to_bytes(honest.words())[..], inline].concat());
         for header in [Header { length: 100, ..honest }, Header { length: 100, ..liar }] {
-            let used = end.copy(&header, Found::At(128), &mut room);
+            let used = end.copy(&header, Found::At(128, 0), &mut room);
             let flags = if kind.carries_data() { LAST | record::ELSEWHERE } else { LAST };
             let head = record::to_bytes(Header { flags, ..header }.words());
             let there = if kind.carries_data() {

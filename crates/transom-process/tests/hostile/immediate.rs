@@ -1,28 +1,35 @@
-//! Immediate data goes in front of the Send or Write that brings it, and in front of nothing else.
+//! Immediate data: behind the header of the first record of a Write, in place of the address of a Send.
+
+use transom_process::record::{IMMEDIATE, INVALIDATE, SOLICITED, WORD};
+
+use transom_wire::Around;
 
 use super::*;
 
 const NOT_GRANTED: &str = "a Write with immediate data for which no receive was granted";
 
-fn immediate(value: u64, flags: u8) -> Header {
-    Header { flags, address: value, ..Header::new(Kind::Immediate) }
+/// The most payload beside immediate data in a slot.
+const BESIDE: usize = INLINE - WORD;
+
+fn send_with(value: u64, length: usize, flags: u8) -> Header {
+    Header { address: value, ..send(length, flags | IMMEDIATE) }
 }
 
 #[test]
-fn it_comes_with_the_message_behind_it_and_with_no_later_one() {
-    for solicited in [false, true] {
-        let flags = if solicited { record::SOLICITED } else { 0 };
+fn it_comes_with_its_message_and_with_no_later_one() {
+    for (length, solicited) in [0, 8, BESIDE, BESIDE + 1, INLINE + 1, LARGEST_PAYLOAD]
+        .into_iter()
+        .zip([false, true].into_iter().cycle())
+    {
+        let flags = if solicited { SOLICITED } else { 0 };
         let mut side = open();
         side.grant(4, false);
-        side.record(immediate(0xFFFF_FFFF, flags));
-        assert_eq!(side.taken(), [], "not by itself");
-        side.record(write(7, 0x1000, 8, LAST));
+        side.record_with(write(7, 0x1000, length, LAST | IMMEDIATE | flags), 0xFFFF_FFFF);
         let brought = Got::Immediate(0xFFFF_FFFF, solicited);
-        assert_eq!(side.taken(), [wrote(7, 0x1000, 8, true), brought]);
+        assert_eq!(side.taken(), [wrote(7, 0x1000, length, true), brought]);
         side.record(write(7, 0x1000, 8, LAST));
         assert_eq!(side.taken(), [wrote(7, 0x1000, 8, true)]);
-        side.record(immediate(5, flags));
-        side.record(send(8, LAST | flags));
+        side.record(send_with(5, length, LAST | flags));
         let [Got::Send { last: true, .. }, brought] = &side.taken()[..] else { panic!() };
         assert_eq!(*brought, Got::Immediate(5, solicited));
     }
@@ -32,36 +39,33 @@ fn it_comes_with_the_message_behind_it_and_with_no_later_one() {
 fn of_a_message_of_several_records_the_last_one_brings_it() {
     let mut side = open();
     side.grant(2, false);
-    side.record(immediate(1, 0));
-    side.record(announce(7, 0x1000, 100));
+    let announced = Header { flags: IMMEDIATE | SOLICITED, ..announce(7, 0x1000, 100) };
+    side.record_with(announced, 1);
     side.record(write(7, 0x1000, 40, 0));
     side.record(write(7, 0x1028, 60, LAST));
     let announced = Got::Announced { token: 7, address: 0x1000, length: 100 };
     let (first, last) = (wrote(7, 0x1000, 40, false), wrote(7, 0x1028, 60, true));
-    assert_eq!(side.taken(), [announced, first, last, Got::Immediate(1, false)]);
-    side.record(immediate(2, 0));
-    side.record(send(8, 0));
-    side.record(send(8, LAST));
+    assert_eq!(side.taken(), [announced, first, last, Got::Immediate(1, true)]);
+    side.record(send_with(2, 8, 0));
+    side.record(send_with(2, 8, LAST));
     assert_eq!(side.taken(), [sent(0, 8, false), sent(8, 8, true), Got::Immediate(2, false)]);
 }
 
 #[test]
 fn a_write_that_brings_it_needs_a_receive() {
-    for first in [write(7, 0, 8, LAST), announce(7, 0, 100)] {
+    let announced = Header { flags: IMMEDIATE, ..announce(7, 0, 100) };
+    for first in [write(7, 0, 8, LAST | IMMEDIATE), announced] {
         let mut side = open();
         side.grant(1, false);
-        side.record(immediate(1, 0));
-        side.record(write(7, 0, 8, LAST));
+        side.record_with(write(7, 0, 8, LAST | IMMEDIATE), 1);
         side.taken();
-        side.record(immediate(1, 0));
-        side.record(first);
+        side.record_with(first, 1);
         broken(&mut side, "receives", NOT_GRANTED);
     }
     // A Write with immediate data counts as a Send does; a Write without needs no receive.
     let mut side = open();
     side.grant(1, false);
-    side.record(immediate(1, 0));
-    side.record(write(7, 0, 8, LAST));
+    side.record_with(write(7, 0, 8, LAST | IMMEDIATE), 1);
     side.record(write(7, 0, 8, LAST));
     side.taken();
     side.record(send(8, LAST));
@@ -69,78 +73,108 @@ fn a_write_that_brings_it_needs_a_receive() {
 }
 
 #[test]
-fn nothing_else_may_follow() {
-    let closes = Header { address: 7, ..send(8, LAST | record::INVALIDATE) };
-    for (record, what) in [
-        (read(7, 0, 8), "a read"),
-        (immediate(2, 0), "immediate data"),
-        (closes, "a Send with Invalidate"),
+fn it_stands_in_the_first_record_of_a_write_and_in_each_of_a_send() {
+    let mut side = open();
+    side.grant(4, false);
+    side.record(announce(7, 0, 100));
+    side.record_with(write(7, 0, 100, LAST | IMMEDIATE), 1);
+    side.taken();
+    let partial = "Write { token: 7, next: 0, left: 100, immediate: None }";
+    broken(&mut side, "messages", &format!("100 bytes to 0x7 at 0x0 in {partial}"));
+    for (second, partial) in [
+        (send(8, LAST), "Send { flags: 16, address: 5, next: 8 }"),
+        (send_with(6, 8, LAST), "Send { flags: 16, address: 5, next: 8 }"),
     ] {
         let mut side = open();
         side.grant(4, false);
-        side.record(immediate(1, 0));
-        side.record(record);
-        broken(&mut side, "messages", &format!("{what} behind immediate data"));
+        side.record(send_with(5, 8, 0));
+        side.taken();
+        side.record(second);
+        broken(&mut side, "messages", &format!("a Send inside {partial}"));
+    }
+}
+
+#[test]
+fn it_has_four_bytes_and_no_token_beside_it() {
+    let announced = Header { flags: IMMEDIATE, ..announce(7, 0, 100) };
+    for record in [write(7, 0, 8, LAST | IMMEDIATE), announced, send_with(1 << 32, 8, LAST)] {
+        let mut side = open();
+        side.grant(1, false);
+        side.record_with(record, 1 << 32);
+        broken(&mut side, "messages", "a value of more than four bytes");
     }
     let mut side = open();
-    side.grant(4, false);
-    side.post(our_read(8));
-    side.said();
-    side.record(immediate(1, 0));
-    side.record(answer(8, LAST));
-    broken(&mut side, "messages", "the answer to a read behind immediate data");
+    side.grant(1, false);
+    side.record(send_with(1, 8, LAST | INVALIDATE));
+    broken(&mut side, "messages", "a Send with Invalidate and immediate data");
+}
+
+/// Without a ring, a record that ends within the word is not there yet.
+#[test]
+fn a_part_of_it_is_left_where_it_is() {
+    let header = write(7, 0x1000, 8, LAST | IMMEDIATE);
+    let bytes = [&record::to_bytes(header.words())[..], &5_u64.to_ne_bytes(), &pattern(8)].concat();
+    let mut side = open();
+    side.grant(1, false);
+    for count in 0..bytes.len() {
+        assert_eq!(side.hear(&bytes[..count]), 0, "{count}");
+    }
+    side.records += 1;
+    assert_eq!(side.hear(&bytes), bytes.len());
+    assert_eq!(side.taken(), [wrote(7, 0x1000, 8, true), Got::Immediate(5, false)]);
+}
+
+/// The region of a Write that is lent has its name where immediate data would stand.
+#[test]
+fn a_write_that_is_lent_has_none() {
+    let mut side = open();
+    side.grant(1, false);
+    side.record_with(write(7, 0, 8, LAST | IMMEDIATE | record::LENT), 1);
+    lied(&mut side, RingViolation::Region);
 }
 
 #[test]
-fn it_has_four_bytes_and_stands_between_messages() {
-    let mut side = open();
-    side.record(immediate(1 << 32, 0));
-    broken(&mut side, "messages", "immediate data of more than four bytes");
-    let mut side = open();
-    side.record(announce(7, 0, 100));
-    side.taken();
-    side.record(immediate(1, 0));
-    let partial = "Write { token: 7, next: 0, left: 100 }";
-    broken(&mut side, "messages", &format!("immediate data inside an unfinished {partial}"));
-}
-
-#[test]
-fn a_link_that_ends_behind_it_ends_in_the_middle_of_a_message() {
-    let mut side = open();
-    side.record(immediate(1, 0));
-    let violation = side.wire.link_closed(side.now, false).unwrap_err();
-    assert_eq!(violation.detail, "the link ended in the middle of a message");
-}
-
-#[test]
-fn ours_goes_in_front_of_its_message_and_nothing_comes_between() {
+fn ours_is_part_of_the_first_record_of_its_message() {
     let with = |length, solicited| {
         let immediate = Some(Immediate { value: 0x1234_5678, solicited });
         Message::Write { token: 7, address: 0x1000, length, verdict: true, immediate }
     };
+    for (length, solicited) in [(0, false), (8, true), (BESIDE as u32, false), (5000, true)] {
+        let flags = LAST | IMMEDIATE | if solicited { SOLICITED } else { 0 };
+        let front = HEADER + WORD;
+        // As a whole, and frame by frame.
+        let mut side = open();
+        side.beside(4 << 32 | 1);
+        side.taken();
+        let around = side.wire.around(side.now, &with(length, solicited));
+        assert_eq!(around, Some(Around { front, back: 0 }), "{length}");
+        side.post(with(length, solicited));
+        let said = side.said();
+        let [(header, bytes)] = &said[..] else { panic!("{said:?}") };
+        assert_eq!(*header, write(7, 0x1000, length as usize, flags));
+        assert_eq!(bytes[..WORD], 0x1234_5678_u64.to_ne_bytes());
+        let mut other = open();
+        other.beside(4 << 32 | 1);
+        other.taken();
+        let mut room = vec![0; front + length as usize];
+        other.wire.begin_whole(other.now, MessageId(0), &with(length, solicited), &mut room);
+        let words = record::to_words(&room).and_then(Header::from_words);
+        assert_eq!(words.map(|words| Header { ack: 0, ..words }), Some(*header));
+        assert_eq!(room[HEADER..front], bytes[..WORD]);
+    }
     let mut side = open();
     side.beside(4 << 32 | 1);
     side.taken();
-    let small = whole(&mut side, 0, &with(8, false));
-    assert_eq!(small, None, "it is not one record");
-    assert_eq!(side.begin(with(100_000, true)), Begin::Started);
-    let frame = side.wire.next_frame(side.now).unwrap();
-    side.out.extend_from_slice(frame.header());
-    side.record(read(7, 0x1000, 8));
+    side.post(with(100_000, true));
     let said = side.said();
-    let kinds: Vec<_> = said.iter().map(|(header, _)| header.kind).collect();
-    assert_eq!(
-        kinds,
-        [Kind::Immediate, Kind::Announce, Kind::Write, Kind::Write, Kind::Answer],
-        "an answer that is owed waits"
-    );
-    assert_eq!(said[0].0, immediate(0x1234_5678, record::SOLICITED));
-    let (invalidate, immediate_data) = (None, Some(9));
-    let (length, solicited) = (0, false);
-    side.post(Message::Send { length, solicited, invalidate, immediate: immediate_data });
+    let kinds: Vec<_> = said.iter().map(|(header, _)| (header.kind, header.flags)).collect();
+    let first = (Kind::Announce, IMMEDIATE | SOLICITED);
+    assert_eq!(kinds, [first, (Kind::Write, 0), (Kind::Write, LAST)]);
+    let (invalidate, immediate) = (None, Some(9));
+    side.post(Message::Send { length: 0, solicited: false, invalidate, immediate });
     let said = side.said();
-    let kinds: Vec<_> = said.iter().map(|(header, _)| (header.kind, header.address)).collect();
-    assert_eq!(kinds, [(Kind::Immediate, 9), (Kind::Send, 0)]);
+    let [(header, bytes)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((*header, &bytes[..]), (send_with(9, 0, LAST), &[][..]));
 }
 
 /// A Write that brings it waits for a receive as a Send does.
@@ -149,6 +183,7 @@ fn ours_waits_for_a_receive() {
     let mut side = open();
     let immediate = Some(Immediate { value: 1, solicited: false });
     let message = Message::Write { token: 7, address: 0x1000, length: 8, verdict: true, immediate };
+    assert_eq!(side.wire.around(side.now, &message), None);
     assert!(matches!(side.begin(message), Begin::Wait(Waiting::Receive { .. })));
     assert_eq!(side.begin(our_write(8)), Begin::Started, "one without does not");
     side.transmit();

@@ -184,14 +184,21 @@ impl Side {
 
     /// The peer writes four words into the next slot, and a pattern for a payload.
     fn raw(&mut self, words: record::Words) {
-        let length = Header::from_words(words).map_or(0, |header| header.payload());
-        let placed = length > INLINE && length <= 2 * LARGEST_PAYLOAD;
+        self.raw_with(words, 0);
+    }
+
+    /// As [`Side::raw`], with a word behind the header if it has one.
+    fn raw_with(&mut self, words: record::Words, word: u64) {
+        let header = Header::from_words(words);
+        let (front, length) = header.map_or((HEADER, 0), |h| (h.front(), h.payload()));
+        let placed = front + length > SMALL && length <= 2 * LARGEST_PAYLOAD;
         let body = if placed {
             let offset = self.writer.place(length).unwrap();
             self.memory.fill_bytes(1 - self.duplex.mine(), offset, &pattern(length));
-            Body::Placed(length)
+            Body::Placed(length, word)
         } else {
-            Body::Inline(record::words_of(&pattern(HEADER).try_into().unwrap()))
+            let behind = [&word.to_ne_bytes()[..front - HEADER], &pattern(INLINE)].concat();
+            Body::Inline(record::words_of(behind[..INLINE].try_into().unwrap()))
         };
         let slots = self.memory.shared().sides[1 - self.duplex.mine()].slots();
         assert!(self.writer.publish(slots, words, body));
@@ -202,6 +209,13 @@ impl Side {
     /// A record of the peer; the side looks at it. Its places can be used again.
     fn record(&mut self, header: Header) {
         self.raw(header.words());
+        self.look();
+        self.writer.consumed(self.published).unwrap();
+    }
+
+    /// A record of the peer with a word behind its header.
+    fn record_with(&mut self, header: Header, word: u64) {
+        self.raw_with(header.words(), word);
         self.look();
         self.writer.consumed(self.published).unwrap();
     }
@@ -223,12 +237,18 @@ impl Side {
         let mut all = Vec::new();
         while let Some(record) = self.reader.take(self.memory.shared().sides[mine].slots()) {
             let Record { header, body } = record.unwrap();
-            let mut bytes = vec![0; header.payload()];
+            // The word behind a header is the first of the bytes.
+            let (before, length) = (header.front() - HEADER, header.payload());
+            let mut bytes = vec![0; before + length];
             match body {
                 Found::Inline(words) => {
-                    bytes.copy_from_slice(&record::to_bytes(words)[..header.payload()]);
+                    bytes.copy_from_slice(&record::to_bytes(words)[..before + length]);
                 }
-                Found::At(offset) => self.memory.read_bytes(mine, offset, &mut bytes),
+                Found::At(offset, word) => {
+                    let (head, payload) = bytes.split_at_mut(before);
+                    head.copy_from_slice(&word.to_ne_bytes()[..before]);
+                    self.memory.read_bytes(mine, offset, payload);
+                }
                 Found::Lent(_) | Found::Sink(_) | Found::Placed => panic!("no region was lent"),
             }
             self.told = self.told.max(header.ack as u32);

@@ -4,7 +4,7 @@ use transom_process::record::{ELSEWHERE, INVALIDATE, LARGEST_TEXT, SOLICITED};
 
 use super::*;
 
-const ALL: [Kind; 15] = [
+const ALL: [Kind; 14] = [
     Kind::Request,
     Kind::Reply,
     Kind::Reject,
@@ -16,7 +16,6 @@ const ALL: [Kind; 15] = [
     Kind::Answer,
     Kind::Refuse,
     Kind::Ack,
-    Kind::Immediate,
     Kind::Atomic,
     Kind::AtomicAnswer,
     Kind::Target,
@@ -32,13 +31,13 @@ fn ready() -> Side {
 fn with_kind(number: u8) -> record::Words {
     let [first, rest @ ..] = write(7, 0x1000, 8, LAST).words();
     let words = [first & !(0xFF << 32) | u64::from(number) << 32, rest[0], rest[1], rest[2]];
-    assert_eq!(Header::from_words(words).is_some(), (1..=15).contains(&number));
+    assert_eq!(Header::from_words(words).is_some(), (1..=14).contains(&number));
     words
 }
 
 #[test]
 fn a_record_of_no_known_kind_is_refused() {
-    for number in [0, 16, 0x7F, 0xFF] {
+    for number in [0, 15, 0x7F, 0xFF] {
         let mut side = open();
         side.raw(with_kind(number));
         side.look();
@@ -75,7 +74,6 @@ fn each_kind_has_its_largest_payload() {
             | Kind::Announce
             | Kind::Read
             | Kind::Ack
-            | Kind::Immediate
             | Kind::AtomicAnswer
             | Kind::Target => 0,
         };
@@ -177,7 +175,7 @@ fn a_payload_is_where_the_ring_says_and_not_where_the_peer_says() {
 /// Flags that a kind does not have mean nothing, and do not change what the others mean.
 #[test]
 fn unknown_flags_mean_nothing() {
-    for flag in [1 << 3, 1 << 4, 1 << 5, SOLICITED, INVALIDATE] {
+    for flag in [1 << 3, 1 << 5, SOLICITED, INVALIDATE] {
         let mut side = open();
         side.record(write(7, 0x1000, 8, LAST | flag));
         assert_eq!(side.taken(), [wrote(7, 0x1000, 8, true)], "{flag:#x}");

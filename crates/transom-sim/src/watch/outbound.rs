@@ -238,7 +238,7 @@ impl Watch {
         });
     }
 
-    /// The ranges that may be read for the next request, if it is a Write or a Send.
+    /// The ranges that may be read for the next request, if it brings bytes or asks for some.
     fn ahead(&self, stream: &Stream) -> Option<Filling> {
         let pair = self.pairs.get(&stream.pair?)?;
         let request = pair.requests.get(pair.next)?;
@@ -246,7 +246,9 @@ impl Watch {
         let begins = matches!(
             request.operation,
             Operation::Write { .. }
+                | Operation::WriteWithImmediate { .. }
                 | Operation::Send
+                | Operation::SendWithImmediate { .. }
                 | Operation::SendWithInvalidate { .. }
                 | Operation::Read { .. }
                 | Operation::Atomic { .. }

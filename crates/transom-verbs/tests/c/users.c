@@ -103,7 +103,7 @@ static bool name_beside(unsigned port, struct sockaddr_un *at, socklen_t *length
 /* Hand memory of `size` bytes over as a connection's, and ask for it by TCP: the answer. */
 static char offer(uint64_t size, uint64_t *inode) {
     static const char nonce[] = "0123456789abcdef";
-    char said[25] = "TRANSOM3", question[32] = "Transom process1", answer[16];
+    char said[25] = "TRANSOM4", question[32] = "Transom process1", answer[16];
     struct sockaddr_un at;
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(peer.qpn >> 8)};
     struct stat file;

@@ -106,12 +106,14 @@ fn fetch(bytes: &[u8]) -> Option<Vec<u8>> {
     if !header.has(ELSEWHERE) || !header.kind.carries_data() {
         return None;
     }
-    let address = u64::from_ne_bytes(*bytes.get(HEADER..)?.first_chunk()?);
+    let (before, place) = bytes.split_at_checked(header.front())?;
+    let address = u64::from_ne_bytes(*place.first_chunk()?);
     header.flags &= !ELSEWHERE;
     let length = header.payload().min(record::LARGEST_PAYLOAD);
     let mut whole = record::to_bytes(header.words()).to_vec();
+    whole.extend_from_slice(before.get(HEADER..).unwrap_or_default());
     if Host.append(address, length, &mut whole).is_err() {
-        whole.resize(HEADER + length, 0);
+        whole.resize(header.front() + length, 0);
     }
     Some(whole)
 }

@@ -199,7 +199,7 @@ fn hand_on(
     let bytes = room.get(..used).unwrap_or_default();
     let lent = match body {
         Found::Lent(lent) => rings.duplex.area().borrowed.find(lent, 0).ok().map(LentHost),
-        Found::Inline(_) | Found::At(_) | Found::Sink(_) | Found::Placed => None,
+        Found::Inline(_) | Found::At(..) | Found::Sink(_) | Found::Placed => None,
     };
     let received = match &lent {
         Some(host) => with_host(cx, host, |cx| connection.receive(cx, bytes)),

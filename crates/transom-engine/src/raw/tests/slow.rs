@@ -80,7 +80,7 @@ fn give(to: impl AsFd, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
 }
 
 fn offer() -> Vec<u8> {
-    [&b"TRANSOM3"[..], b"0123456789abcdef", &[0]].concat()
+    [&b"TRANSOM4"[..], b"0123456789abcdef", &[0]].concat()
 }
 
 fn name(at: SocketAddr) -> String {

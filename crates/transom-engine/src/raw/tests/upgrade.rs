@@ -29,7 +29,7 @@ fn name(at: SocketAddr) -> String {
 const NONCE: [u8; 16] = *b"0123456789abcdef";
 
 fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
-    [&b"TRANSOM3"[..], &nonce, &[others]].concat()
+    [&b"TRANSOM4"[..], &nonce, &[others]].concat()
 }
 
 /// Ask for what was handed over under a nonce: the answer's last byte.

@@ -103,10 +103,51 @@ fn a_whole_write_overtakes_nothing() {
     };
     side.wire.refuse(side.now, &refusal);
     declines(&mut side, "the stream is dead");
-    let immediate = Some(Immediate { value: 1, solicited: false });
+}
+
+/// Immediate data goes in front of its message, in the frames that it has there step by step.
+#[test]
+fn v87_a_whole_message_has_its_immediate_data_in_front() {
+    let (token, address) = TARGET;
+    let largest = quiet().active.wire.facts().unwrap().largest_payload;
+    for (length, solicited) in [(0, false), (8, true), (SMALL + 1, false), (1000, true)] {
+        let data = memory(token, address, length);
+        let length = data.len() as u32;
+        for message in [
+            with_immediate(length, 0x1234_5678, solicited),
+            Message::Send { length, solicited, invalidate: None, immediate: Some(9) },
+        ] {
+            let [mut stepwise, mut at_once] = [(), ()].map(|()| {
+                let mut pair = quiet();
+                // An acknowledgement is owed, and goes first.
+                pair.passive.send(b"ping");
+                pair.active.feed(&pair.passive.talk());
+                pair.active.taken();
+                pair
+            });
+            stepwise.active.post(message, &data);
+            let expected = stepwise.active.talk();
+            let mut out = Vec::new();
+            assert!(append(&mut at_once.active, &message, &data, &mut out), "{message:?}");
+            assert_eq!(out, expected, "{message:?}");
+            at_once.passive.feed(&out);
+            stepwise.passive.feed(&expected);
+            assert_eq!(at_once.passive.taken(), stepwise.passive.taken());
+        }
+    }
+    let mut out = Vec::new();
+    let longer = with_immediate(largest as u32 + 1, 1, false);
+    assert!(!append(&mut quiet().active, &longer, &vec![1; largest + 1], &mut out));
+    // To a peer that has no receive, or does not know such data, none goes.
+    let message = with_immediate(8, 1, false);
+    assert!(!append(&mut Pair::plain().active, &message, &[1; 8], &mut out));
     let mut side = quiet().active;
-    let message = Message::Write { token: 7, address: 0, length: 8, verdict: true, immediate };
-    assert!(!append(&mut side, &message, &[1; 8], &mut out));
+    let mut sent = 0;
+    while append(&mut side, &message, &[1; 8], &mut Vec::new()) {
+        sent += 1;
+    }
+    assert_eq!(sent, 1000, "each uses a receive");
+    assert!(out.is_empty());
 }
 
 // ---- received ---------------------------------------------------------------------------------------
