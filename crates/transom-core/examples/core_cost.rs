@@ -44,7 +44,7 @@ fn main() {
             p.receive(now, &out[ACTIVE].bytes);
             out[ACTIVE].bytes.clear();
             if let Some(link) = &mut p.connection {
-                link.before_blocking(now);
+                link.before_blocking();
             }
             p.transmit(now, &mut out[PASSIVE]);
             a.receive(now, &out[PASSIVE].bytes);

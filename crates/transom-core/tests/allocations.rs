@@ -51,7 +51,7 @@ fn round(pair: &mut Pair, out: &mut [Buffer; 2], operation: Operation, sge: tran
         a.transmit(now, &mut out[ACTIVE]);
         p.receive(now, &out[ACTIVE].bytes);
         out[ACTIVE].bytes.clear();
-        p.connection.as_mut().unwrap().before_blocking(now);
+        p.connection.as_mut().unwrap().before_blocking();
         p.transmit(now, &mut out[PASSIVE]);
         a.receive(now, &out[PASSIVE].bytes);
         out[PASSIVE].bytes.clear();

@@ -15,7 +15,9 @@ use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SLOTS, SMALL, Shared, Side, Slot,
 };
 use transom_process::{Area, Channel, Duplex, NoRegions, RingCarrier};
-use transom_wire::{Around, Carrier, Config, Frame, ReadLimits, Role, Time, Wire};
+use transom_wire::{
+    Around, Carrier, Config, Frame, ReadLimits, Receiving, Role, Sending, StartUp, Time,
+};
 
 use crate::Input;
 use crate::records::Model;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
-    Atomic, Begin, Event, Frame, Message, MessageId, Operation, Payload, ReadLimits, Refusal,
-    RefusalClass, Role, SetupError, Time, Violation, Wire,
+    Atomic, Begin, Event, Frame, Message, MessageId, Operation, Payload, ReadLimits, Receiving,
+    Refusal, RefusalClass, Release, Role, SetupError, StartUp, Time, Violation, Wire,
 };
 
 /// We are the active side.
@@ -136,7 +136,7 @@ impl<W: Wire> Engine<W> {
     /// A pass with nothing to do, and time.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
-        self.wire.idle_pass(self.now);
+        self.wire.release(Release::IdlePass);
         if !self.dead && self.wire.on_deadline(self.now).is_err() {
             self.dead = true;
         }
@@ -147,10 +147,10 @@ impl<W: Wire> Engine<W> {
     /// The link ends.
     pub(crate) fn end(&mut self) {
         if self.options & FAIL != 0 && !self.dead {
-            self.wire.fail(self.now);
+            self.wire.refuse(self.now, None);
             self.dead = true;
         }
-        self.wire.flush(self.now);
+        self.wire.release(Release::Now);
         self.speak();
         let _ = self.wire.link_closed(self.now, true);
         while self.wire.poll_event().is_some() {}
@@ -268,7 +268,7 @@ impl<W: Wire> Engine<W> {
         if refused {
             let class = RefusalClass::Bounds;
             let refusal = Refusal { operation, class, explanation: Some("because") };
-            self.wire.refuse(self.now, &refusal);
+            self.wire.refuse(self.now, Some(&refusal));
             self.dead = true;
         } else if last {
             self.wire.executed(self.now);

@@ -15,7 +15,7 @@ use transom_process::Channel;
 use transom_process::record::{self, Header, Kind};
 use transom_wire::{
     Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits,
-    Refusal, RefusalClass, Role, Time, Wire,
+    Refusal, RefusalClass, Release, Role, Time, Wire,
 };
 
 use crate::Input;
@@ -143,8 +143,8 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
                 clean &= argument() < 5;
                 ends.iter_mut().for_each(|end| end.pass(now));
             }
-            7 => ends[at].wire.idle_pass(now),
-            8 => ends[at].wire.flush(now),
+            7 => ends[at].wire.release(Release::IdlePass),
+            8 => ends[at].wire.release(Release::Now),
             9 => {
                 let more = u64::from(input.byte().unwrap_or(0));
                 ends[at].receive(now, more);
@@ -177,7 +177,7 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
             }
             _ => {
                 for end in &mut ends {
-                    end.wire.flush(now);
+                    end.wire.release(Release::Now);
                 }
                 for _ in 0..8 {
                     carry(&mut ends, now, 0, usize::MAX);
@@ -282,7 +282,7 @@ impl<W: Wire> End<W> {
     }
 
     fn pass(&mut self, now: Time) {
-        self.wire.idle_pass(now);
+        self.wire.release(Release::IdlePass);
         if !self.dead
             && let Err(violation) = self.wire.on_deadline(now)
         {
@@ -520,7 +520,7 @@ impl<W: Wire> End<W> {
     fn judged(&mut self, now: Time, operation: Operation, last: bool) {
         if let Some(class) = self.refuse.take() {
             let explanation = Some("no: \u{e4}\u{2026}").filter(|_| class != RefusalClass::Scope);
-            self.wire.refuse(now, &Refusal { operation, class, explanation });
+            self.wire.refuse(now, Some(&Refusal { operation, class, explanation }));
             self.dead = true;
         } else if last {
             self.wire.executed(now);

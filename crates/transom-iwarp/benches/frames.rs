@@ -6,7 +6,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use transom_iwarp::{Config, Stream};
-use transom_wire::{Begin, Message, MessageId, Payload, ReadLimits, Role, Time, Wire};
+use transom_wire::{
+    Begin, Message, MessageId, Payload, ReadLimits, Receiving, Release, Role, Sending, StartUp,
+    Time,
+};
 
 const NOW: Time = Time(1);
 
@@ -89,7 +92,7 @@ fn run(size: usize, checksum: bool, extension: bool) {
             }
         }
         receiving += start.elapsed().as_nanos();
-        passive.flush(NOW);
+        passive.release(Release::Now);
         carry(&mut passive, &mut active);
     }
     let each = |nanos: u128| nanos as f64 / (rounds / 16 * 16) as f64;

@@ -17,7 +17,7 @@
 //! # Implemented
 //!
 //! Revisions 1 and 2 with enhanced set-up and both kinds of ready-to-receive frame; checksums
-//! either way, verified before anything leaves [`decode`](transom_wire::Wire::decode); markers for
+//! either way, verified before anything leaves [`decode`](transom_wire::Receiving::decode); markers for
 //! a peer that asks; Send in all four kinds, Write, Read; the validation of iW 4 to 7; read limits
 //! in both directions, a hidden slot for verdicts; one Terminate, mapped to the message it blames.
 //!

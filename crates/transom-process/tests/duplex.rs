@@ -10,8 +10,8 @@ use transom_process::record::{HEADER, LARGEST_TEXT};
 use transom_process::ring::{DATA, Found, INLINE, SLOTS};
 use transom_process::{Channel, Duplex};
 use transom_wire::{
-    Begin, Config, Event, Message, MessageId, Operation, ReadLimits, Refusal, RefusalClass, Role,
-    Time, Waiting, Wire,
+    Begin, Config, Event, Message, MessageId, Operation, ReadLimits, Receiving, Refusal,
+    RefusalClass, Role, Sending, StartUp, Time, Waiting,
 };
 
 const NOW: Time = Time(1_000_000);
@@ -137,7 +137,7 @@ fn a_refusal_gets_through_a_ring_that_was_nearly_full() {
     assert!(passive.duplex.has_room(&[]), "there is a slot left, and not one for each piece");
     let text = "why ".repeat(100);
     let (operation, class) = (Operation::Write, RefusalClass::Bounds);
-    passive.channel.refuse(NOW, &Refusal { operation, class, explanation: Some(&text) });
+    passive.channel.refuse(NOW, Some(&Refusal { operation, class, explanation: Some(&text) }));
     for _ in 0..3 {
         passive.send();
     }

@@ -68,7 +68,7 @@ impl World {
                     }
                 }
                 for id in self.ends() {
-                    self.call(id, false, |call, cx| call.connection.before_blocking(cx.now));
+                    self.call(id, false, |call, _| call.connection.before_blocking());
                     self.transmit(id, 1 << 20);
                     self.sleep(id);
                 }

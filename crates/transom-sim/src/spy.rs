@@ -2,7 +2,8 @@
 
 use transom_wire::{
     Around, Begin, Decoded, Event, Facts, Frame, Framing, Glance, Message, MessageId, Operation,
-    ReadLimits, Refusal, SetupError, Time, Trailer, Violation, Wire,
+    ReadLimits, Receiving, Refusal, Release, Sending, SetupError, StartUp, Time, Trailer,
+    Violation, Wire,
 };
 
 use crate::watch::Watcher;
@@ -27,7 +28,7 @@ impl Spy {
     }
 }
 
-impl Wire for Spy {
+impl StartUp for Spy {
     fn connect(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError> {
         self.wire.connect(now, limits, private)
     }
@@ -44,6 +45,44 @@ impl Wire for Spy {
         self.wire.confirm(now)
     }
 
+    fn retry_older(&self) -> bool {
+        self.wire.retry_older()
+    }
+
+    fn set_segment_size(&mut self, bytes: u32) {
+        self.wire.set_segment_size(bytes);
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        let facts = self.wire.facts();
+        if let Some(facts) = &facts {
+            self.watcher.see().agreed(facts.extension, facts.limits.outbound);
+        }
+        facts
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.wire.deadline()
+    }
+
+    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
+        self.wire.on_deadline(now)
+    }
+
+    fn set_front_byte(&mut self, byte: u8) {
+        self.wire.set_front_byte(byte);
+    }
+
+    fn peer_front_byte(&self) -> Option<u8> {
+        self.wire.peer_front_byte()
+    }
+
+    fn framing(&self) -> Framing {
+        self.wire.framing()
+    }
+}
+
+impl Receiving for Spy {
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         let decoded = self.wire.decode(now, bytes);
         if let Ok(Decoded { event, done, .. }) = &decoded {
@@ -60,6 +99,14 @@ impl Wire for Spy {
 
     fn glance(&self, bytes: &[u8]) -> Option<Glance> {
         self.wire.glance(bytes)
+    }
+
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        let event = self.wire.poll_event();
+        if let Some(Event::Done { through }) = &event {
+            self.watcher.see().vouched(*through);
+        }
+        event
     }
 
     fn executed(&mut self, now: Time) {
@@ -82,12 +129,12 @@ impl Wire for Spy {
         owes
     }
 
-    fn refuse(&mut self, now: Time, refusal: &Refusal<'_>) {
+    fn refuse(&mut self, now: Time, refusal: Option<&Refusal<'_>>) {
         self.wire.refuse(now, refusal);
     }
 
-    fn fail(&mut self, now: Time) {
-        self.wire.fail(now);
+    fn is_using(&self, token: u32) -> bool {
+        self.wire.is_using(token)
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
@@ -98,6 +145,12 @@ impl Wire for Spy {
         self.wire.lacks_receive()
     }
 
+    fn link_closed(&mut self, now: Time, delivered: bool) -> Result<(), Violation> {
+        self.wire.link_closed(now, delivered)
+    }
+}
+
+impl Sending for Spy {
     fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
         let begin = self.wire.begin(now, id, message);
         if begin == Begin::Started {
@@ -114,14 +167,6 @@ impl Wire for Spy {
             self.watcher.see().aimed(number);
         }
         aimed
-    }
-
-    fn next_frame(&mut self, now: Time) -> Option<Frame> {
-        let frame = self.wire.next_frame(now);
-        if let Some(frame) = &frame {
-            self.watcher.see().next_frame(frame);
-        }
-        frame
     }
 
     fn around(&mut self, now: Time, message: &Message) -> Option<Around> {
@@ -142,6 +187,14 @@ impl Wire for Spy {
         self.wire.begin_whole(now, id, message, frame);
     }
 
+    fn next_frame(&mut self, now: Time) -> Option<Frame> {
+        let frame = self.wire.next_frame(now);
+        if let Some(frame) = &frame {
+            self.watcher.see().next_frame(frame);
+        }
+        frame
+    }
+
     fn seal(&mut self, frame: &Frame, bytes: &mut [u8]) {
         let from = usize::from(frame.header_length);
         // A payload that is shared with the peer is not here.
@@ -160,63 +213,19 @@ impl Wire for Spy {
         self.wire.abandon(now, frame, refusal);
     }
 
-    fn acknowledgement(&mut self, now: Time) -> Option<u64> {
-        self.wire.acknowledgement(now)
-    }
-
-    fn is_using(&self, token: u32) -> bool {
-        self.wire.is_using(token)
-    }
-
     fn has_output(&self) -> bool {
         self.wire.has_output()
-    }
-
-    fn poll_event(&mut self) -> Option<Event<'static>> {
-        let event = self.wire.poll_event();
-        if let Some(Event::Done { through }) = &event {
-            self.watcher.see().vouched(*through);
-        }
-        event
-    }
-
-    fn idle_pass(&mut self, now: Time) {
-        self.wire.idle_pass(now);
-    }
-
-    fn flush(&mut self, now: Time) {
-        self.wire.flush(now);
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        self.wire.deadline()
-    }
-
-    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
-        self.wire.on_deadline(now)
-    }
-
-    fn link_closed(&mut self, now: Time, delivered: bool) -> Result<(), Violation> {
-        self.wire.link_closed(now, delivered)
-    }
-
-    fn retry_older(&self) -> bool {
-        self.wire.retry_older()
     }
 
     fn credit(&self) -> Option<u32> {
         self.wire.credit()
     }
 
-    fn set_segment_size(&mut self, bytes: u32) {
-        self.wire.set_segment_size(bytes);
+    fn acknowledgement(&mut self, now: Time) -> Option<u64> {
+        self.wire.acknowledgement(now)
     }
 
-    fn facts(&self) -> Option<Facts> {
-        let facts = self.wire.facts();
-        if let Some(facts) = &facts {
-            self.watcher.see().agreed(facts.extension, facts.limits.outbound);
-        }
-        facts
+    fn release(&mut self, why: Release) {
+        self.wire.release(why);
     }
 }

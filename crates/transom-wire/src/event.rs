@@ -2,14 +2,14 @@
 
 use crate::{Atomic, Bytes, Immediate, MessageId, PeerError, ReadLimits};
 
-/// A step of [`Wire::decode`](crate::Wire::decode).
+/// A step of [`Receiving::decode`](crate::Receiving::decode).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded<'b> {
     /// Bytes used up. 0 = more are needed, nothing was consumed, `event` is `None`.
     pub consumed: usize,
     /// Our own messages up to this one were executed: that came with these bytes, and comes first.
     pub done: Option<MessageId>,
-    /// There may be other [events](crate::Wire::poll_event) that came with them, and come first.
+    /// There may be other [events](crate::Receiving::poll_event) that came with them, and come first.
     pub news: bool,
     /// The meaning of the frame to the engine, if any.
     pub event: Option<Event<'b>>,
@@ -26,7 +26,7 @@ impl<'b> Decoded<'b> {
     }
 }
 
-/// The look of the next bytes, unverified ([`Wire::glance`](crate::Wire::glance)).
+/// The look of the next bytes, unverified ([`Receiving::glance`](crate::Receiving::glance)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Bytes of the frame, never 0.
@@ -67,7 +67,7 @@ pub enum Event<'b> {
         /// The application's bytes, exactly as sent.
         private: &'b [u8],
     },
-    /// Active side: accepted; [`Wire::confirm`](crate::Wire::confirm) completes it.
+    /// Active side: accepted; [`StartUp::confirm`](crate::StartUp::confirm) completes it.
     Accepted {
         /// Agreed limits, seen from here.
         limits: ReadLimits,
@@ -134,7 +134,7 @@ pub enum Event<'b> {
         length: u32,
     },
     /// The peer wants a word changed. If the engine does not refuse, it does so at once, and hands what
-    /// the word held before to [`Wire::answer`](crate::Wire::answer).
+    /// the word held before to [`Receiving::answer`](crate::Receiving::answer).
     Atomic {
         /// Token it names.
         token: u32,
@@ -186,6 +186,6 @@ pub enum Event<'b> {
     /// Something a [`Begin::Wait`](crate::Begin::Wait) waited for has changed.
     Resume,
     /// The peer holds a Send for which it has no credit; give it one from the shared queue when
-    /// there is one ([`Wire::receives_posted`](crate::Wire::receives_posted)).
+    /// there is one ([`Receiving::receives_posted`](crate::Receiving::receives_posted)).
     CreditWanted,
 }

@@ -49,7 +49,7 @@ impl Frames for &[u8] {
 }
 
 /// A frame to write: header bytes, then `length` bytes of payload, then what
-/// [`Wire::seal`](crate::Wire::seal) adds.
+/// [`Sending::seal`](crate::Sending::seal) adds.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Header; the first `header_length` bytes count.
@@ -62,7 +62,7 @@ pub struct Frame {
     pub length: u32,
     /// Bytes behind the payload.
     pub back: u16,
-    /// The frame needs [`Wire::seal`](crate::Wire::seal); start-up frames do not.
+    /// The frame needs [`Sending::seal`](crate::Sending::seal); start-up frames do not.
     pub sealed: bool,
     /// The message (or the answer to a read) that `payload` names is complete with this frame;
     /// `false` where it names none. A message without bytes has one frame, of length 0.

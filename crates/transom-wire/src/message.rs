@@ -177,7 +177,7 @@ impl Message {
     }
 }
 
-/// Answer to [`Wire::begin`](crate::Wire::begin).
+/// Answer to [`Sending::begin`](crate::Sending::begin).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// Frames will follow.

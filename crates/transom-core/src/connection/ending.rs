@@ -1,6 +1,6 @@
 //! How connections end (ND2 4.5, 4.9).
 
-use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Role, Time};
+use transom_wire::{MessageId, Operation, PeerError, Refusal, RefusalClass, Release, Role, Time};
 
 use super::{CLOSE_WITHIN, Connection, ConnectionPhase, LinkEnd, ReceiveWait};
 use crate::dialect::PeerGone;
@@ -109,7 +109,7 @@ impl Connection {
             return;
         }
         if self.phase == ConnectionPhase::Open {
-            self.wire.fail(cx.now);
+            self.wire.refuse(cx.now, None);
         }
         self.end(cx, reason, 0);
     }
@@ -224,7 +224,7 @@ impl Connection {
         let &Refused { operation, class, denial, .. } = refused;
         let text = self.explanation(cx, denial);
         let explanation = text.as_deref();
-        self.wire.refuse(cx.now, &Refusal { operation, class, explanation });
+        self.wire.refuse(cx.now, Some(&Refusal { operation, class, explanation }));
         if let (Some(status), Some(execution)) = (refused.receive, &mut self.execution) {
             execution.fail_receive(cx.effects, status, denial);
         }
@@ -269,7 +269,7 @@ impl Connection {
         self.ended = Some(end);
         let _ = self.take_paused();
         self.receive_wait = ReceiveWait::None;
-        self.wire.flush(cx.now);
+        self.wire.release(Release::Now);
         self.close(cx.now);
         let in_order = matches!(reason, EndReason::Disconnected | EndReason::Flushed);
         self.lingers = (in_order && self.has_opened() && !self.has_extension()).then_some(cx.now);

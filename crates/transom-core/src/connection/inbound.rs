@@ -801,7 +801,7 @@ impl Connection {
             let class = error.class();
             let denial = self.record(cx, Some(slot.context), error.cause(false));
             let operation = Operation::Read;
-            self.wire.refuse(cx.now, &Refusal { operation, class, explanation: None });
+            self.wire.refuse(cx.now, Some(&Refusal { operation, class, explanation: None }));
             if let Some(execution) = &mut self.execution {
                 execution.fail(sequence, Status::LocalAccess, denial);
             }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use transom_memory::{ConnectionId, DomainId, QueuePairId};
-use transom_wire::{Blame, Facts, ReadLimits, Role, SetupError, Time, Violation, Wire};
+use transom_wire::{Blame, Facts, ReadLimits, Release, Role, SetupError, Time, Violation, Wire};
 
 use crate::attention::{Attention, Quiet};
 use crate::trace::{FrameTrace, TraceEvent, Tracer, What};
@@ -153,7 +153,7 @@ pub struct Connection {
     phase: ConnectionPhase,
     attention: Attention,
     execution: Option<Execution>,
-    /// The byte of this side's front for the peer's ([`Wire::set_front_byte`]).
+    /// The byte of this side's front for the peer's ([`StartUp::set_front_byte`]).
     front_byte: Option<u8>,
     facts: Option<Facts>,
     ended: Option<End>,
@@ -616,14 +616,14 @@ impl Connection {
     }
 
     /// A pass found nothing to do.
-    pub fn idle_pass(&mut self, now: Time) {
-        self.wire.idle_pass(now);
+    pub fn idle_pass(&mut self) {
+        self.wire.release(Release::IdlePass);
     }
 
     /// A thread is about to block: let owed acknowledgements go. Call
     /// [`transmit`](Connection::transmit) afterwards.
-    pub fn before_blocking(&mut self, now: Time) {
-        self.wire.flush(now);
+    pub fn before_blocking(&mut self) {
+        self.wire.release(Release::Now);
     }
 
     fn trace(&self, cx: &mut Cx<'_>, what: What) {

@@ -12,9 +12,10 @@ use transom_core::{
 };
 use transom_memory::ConnectionId;
 use transom_wire::{
-    Around, Begin, Buffer, Bytes, Decoded, Event, Facts, Frame, Immediate, Message, MessageId,
-    Operation as WireOperation, Payload, PeerError, ReadLimits, Refusal, RefusalClass, Role,
-    SetupError, Time, Trailer, Verdicts, Violation, Wire,
+    Around, Begin, Buffer, Bytes, Decoded, Event, Facts, Frame, Framing, Glance, Immediate,
+    Message, MessageId, Operation as WireOperation, Payload, PeerError, ReadLimits, Receiving,
+    Refusal, RefusalClass, Release, Role, Sending, SetupError, StartUp, Time, Trailer, Verdicts,
+    Violation,
 };
 
 /// A wire with set answers: `polled` is known before the event of the one byte that comes in.
@@ -29,79 +30,25 @@ struct Script {
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
 
-impl Wire for Script {
+impl StartUp for Script {
     fn connect(&mut self, _: Time, _: ReadLimits, _: &[u8]) -> Result<(), SetupError> {
         Ok(())
     }
+
     fn accept(&mut self, _: Time, _: ReadLimits, _: &[u8]) -> Result<(), SetupError> {
         Ok(())
     }
+
     fn reject(&mut self, _: Time, _: &[u8]) -> Result<(), SetupError> {
         Ok(())
     }
+
     fn confirm(&mut self, _: Time) -> Result<(), SetupError> {
         Ok(())
     }
-    fn decode<'b>(&mut self, _: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
-        match bytes {
-            [] => Ok(Decoded::NOTHING),
-            _ => {
-                let news = !self.polled.lock().unwrap().is_empty();
-                Ok(Decoded { news, ..Decoded::of(1, self.decoded.take()) })
-            }
-        }
-    }
-    fn executed(&mut self, _: Time) {}
-    fn answer(&mut self, _: Time, _: u64) {}
-    fn decline(&mut self, _: WireOperation) -> Option<MessageId> {
-        None
-    }
-    fn owes_answers(&self) -> bool {
-        self.owes
-    }
-    fn refuse(&mut self, _: Time, _: &Refusal<'_>) {}
-    fn fail(&mut self, _: Time) {}
-    fn receives_posted(&mut self, _: Time, _: u64, _: bool) {}
-    fn begin(&mut self, _: Time, _: MessageId, _: &Message) -> Begin {
-        Begin::Started
-    }
-    fn next_frame(&mut self, _: Time) -> Option<Frame> {
-        self.frames.pop_front() // without one, the message is under way for ever
-    }
-    fn around(&mut self, _: Time, _: &Message) -> Option<Around> {
-        None
-    }
-    fn begin_whole(&mut self, _: Time, _: MessageId, _: &Message, _: &mut [u8]) {}
-    fn seal(&mut self, _: &Frame, _: &mut [u8]) {}
-    fn trailer(&mut self, _: &Frame) -> Option<Trailer> {
-        None
-    }
-    fn abandon(&mut self, _: Time, _: &Frame, _: &Refusal<'_>) {}
-    fn lacks_receive(&self) -> bool {
-        false
-    }
 
-    fn is_using(&self, _: u32) -> bool {
-        false
-    }
-    fn has_output(&self) -> bool {
-        false
-    }
-    fn poll_event(&mut self) -> Option<Event<'static>> {
-        self.polled.lock().unwrap().pop_front()
-    }
-    fn idle_pass(&mut self, _: Time) {}
-    fn flush(&mut self, _: Time) {}
-    fn deadline(&self) -> Option<Time> {
-        None
-    }
-    fn on_deadline(&mut self, _: Time) -> Result<(), Violation> {
-        Ok(())
-    }
-    fn link_closed(&mut self, _: Time, _: bool) -> Result<(), Violation> {
-        Ok(())
-    }
     fn set_segment_size(&mut self, _: u32) {}
+
     fn facts(&self) -> Option<Facts> {
         Some(Facts {
             wire: "script",
@@ -114,6 +61,118 @@ impl Wire for Script {
             largest_payload: 1,
         })
     }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_deadline(&mut self, _: Time) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn set_front_byte(&mut self, _: u8) {}
+
+    fn peer_front_byte(&self) -> Option<u8> {
+        None
+    }
+
+    fn retry_older(&self) -> bool {
+        false
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Fpdus
+    }
+}
+
+impl Receiving for Script {
+    fn decode<'b>(&mut self, _: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        match bytes {
+            [] => Ok(Decoded::NOTHING),
+            _ => {
+                let news = !self.polled.lock().unwrap().is_empty();
+                Ok(Decoded { news, ..Decoded::of(1, self.decoded.take()) })
+            }
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        self.polled.lock().unwrap().pop_front()
+    }
+
+    fn executed(&mut self, _: Time) {}
+
+    fn answer(&mut self, _: Time, _: u64) {}
+
+    fn decline(&mut self, _: WireOperation) -> Option<MessageId> {
+        None
+    }
+
+    fn owes_answers(&self) -> bool {
+        self.owes
+    }
+
+    fn refuse(&mut self, _: Time, _: Option<&Refusal<'_>>) {}
+
+    fn is_using(&self, _: u32) -> bool {
+        false
+    }
+
+    fn receives_posted(&mut self, _: Time, _: u64, _: bool) {}
+
+    fn lacks_receive(&self) -> bool {
+        false
+    }
+
+    fn link_closed(&mut self, _: Time, _: bool) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn glance(&self, _: &[u8]) -> Option<Glance> {
+        None
+    }
+}
+
+impl Sending for Script {
+    fn begin(&mut self, _: Time, _: MessageId, _: &Message) -> Begin {
+        Begin::Started
+    }
+
+    fn around(&mut self, _: Time, _: &Message) -> Option<Around> {
+        None
+    }
+
+    fn begin_whole(&mut self, _: Time, _: MessageId, _: &Message, _: &mut [u8]) {}
+
+    fn next_frame(&mut self, _: Time) -> Option<Frame> {
+        self.frames.pop_front() // without one, the message is under way for ever
+    }
+
+    fn seal(&mut self, _: &Frame, _: &mut [u8]) {}
+
+    fn trailer(&mut self, _: &Frame) -> Option<Trailer> {
+        None
+    }
+
+    fn abandon(&mut self, _: Time, _: &Frame, _: &Refusal<'_>) {}
+
+    fn has_output(&self) -> bool {
+        false
+    }
+
+    fn aim(&mut self, _: u32) -> bool {
+        false
+    }
+
+    fn credit(&self) -> Option<u32> {
+        None
+    }
+
+    fn acknowledgement(&mut self, _: Time) -> Option<u64> {
+        None
+    }
+
+    fn release(&mut self, _: Release) {}
 }
 
 const SEND: Event<'static> = Event::Send {

@@ -385,7 +385,7 @@ fn wrong_queue(opcode: Opcode, target: Target) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use transom_wire::{Event, Role, Time, Wire};
+    use transom_wire::{Event, Receiving, Role, Time};
 
     use super::*;
     use crate::{Config, Stream, TerminateForm};

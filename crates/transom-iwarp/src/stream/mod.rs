@@ -11,9 +11,9 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Around, Begin, Blame, Decoded, Event, Facts, Frame, Glance, Handshake, Message, MessageId,
-    Operation, Phase, ReadLimits, Refusal, Role, SetupError, Time, Trailer, Verdicts, Violation,
-    Wire,
+    Around, Begin, Blame, Decoded, Event, Facts, Frame, Framing, Glance, Handshake, Message,
+    MessageId, Operation, Phase, ReadLimits, Receiving, Refusal, Release, Role, Sending,
+    SetupError, StartUp, Time, Trailer, Verdicts, Violation,
 };
 
 use crate::fpdu::{self, Markers};
@@ -217,7 +217,7 @@ impl Stream {
     }
 }
 
-impl Wire for Stream {
+impl StartUp for Stream {
     fn connect(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {
         self.send_request(now, limits, bytes)
     }
@@ -239,6 +239,70 @@ impl Wire for Stream {
         Ok(())
     }
 
+    fn retry_older(&self) -> bool {
+        self.retry_older
+    }
+
+    fn set_segment_size(&mut self, bytes: u32) {
+        self.segment = bytes;
+        self.measure();
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        self.handshake.is_agreed().then(|| Facts {
+            wire: match self.agreed.revision {
+                Revision::One => "iWARP over TCP (MPA revision 1)",
+                Revision::Two => "iWARP over TCP (MPA revision 2)",
+            },
+            checksum: self.agreed.checksum,
+            markers: self.markers.is_some(),
+            extension: self.agreed.extension,
+            verdicts: self.agreed.verdicts,
+            limits: self.agreed.limits,
+            largest_frame: fpdu::LARGEST,
+            largest_payload: self.ulpdu - crate::ddp::TAGGED,
+        })
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.held {
+            _ if !self.handshake.is_open() => self.handshake.deadline(),
+            // A plain peer has no acknowledgements, and a Transom needs no nudge.
+            None => self.nudge.at.or(self.acks.deadline(self.config.common.ack_delay)),
+            held => held,
+        }
+    }
+
+    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
+        if let Some(detail) = self.handshake.overdue(now) {
+            return Err(self.silent(Blame::Peer, "RFC 5044 7.1.2", detail.into()));
+        }
+        if self.handshake.is_open() && self.held.is_some_and(|until| now >= until) {
+            self.held = None;
+            self.pending.resume = true;
+        }
+        if self.handshake.is_open() && self.nudge.at.is_some_and(|at| now >= at) {
+            self.wake_up(now);
+        }
+        if self.acks.deadline(self.config.common.ack_delay).is_some_and(|at| now >= at) {
+            self.acks.pacer().flush();
+        }
+        Ok(())
+    }
+
+    /// The start-up frames have no place for one: what is not theirs is the program's private data.
+    fn set_front_byte(&mut self, _byte: u8) {}
+
+    fn peer_front_byte(&self) -> Option<u8> {
+        None
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Fpdus
+    }
+}
+
+impl Receiving for Stream {
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         if let Some(decoded) = self.on_predicted(bytes) {
             return Ok(decoded);
@@ -258,6 +322,27 @@ impl Wire for Stream {
 
     fn glance(&self, bytes: &[u8]) -> Option<Glance> {
         self.guess_frame(bytes)
+    }
+
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        let pending = &mut self.pending;
+        if std::mem::take(&mut pending.accepted) {
+            let limits = self.agreed.limits;
+            return Some(Event::Accepted { limits, private: &[] });
+        }
+        if std::mem::take(&mut pending.established) {
+            return Some(Event::Established);
+        }
+        if let Some(through) = pending.done.take() {
+            return Some(Event::Done { through });
+        }
+        if std::mem::take(&mut pending.credit_wanted) {
+            return Some(Event::CreditWanted);
+        }
+        if std::mem::take(&mut pending.resume) {
+            return Some(Event::Resume);
+        }
+        pending.failed.take()
     }
 
     fn executed(&mut self, now: Time) {
@@ -286,12 +371,15 @@ impl Wire for Stream {
         !self.inbound.answers.is_empty()
     }
 
-    fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {
-        self.refuse_last(refusal);
+    fn refuse(&mut self, _now: Time, refusal: Option<&Refusal<'_>>) {
+        match refusal {
+            Some(refusal) => self.refuse_last(refusal),
+            None => self.fail_here(),
+        }
     }
 
-    fn fail(&mut self, _now: Time) {
-        self.fail_here();
+    fn is_using(&self, token: u32) -> bool {
+        self.inbound.is_using(token)
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
@@ -302,12 +390,26 @@ impl Wire for Stream {
         self.acks.has_none()
     }
 
+    fn link_closed(&mut self, _now: Time, delivered: bool) -> Result<(), Violation> {
+        self.end_of_link(delivered)
+    }
+}
+
+impl Sending for Stream {
     fn begin(&mut self, now: Time, id: MessageId, message: &Message) -> Begin {
         self.begin_message(now, id, message)
     }
 
     fn aim(&mut self, number: u32) -> bool {
         self.aim_at(number)
+    }
+
+    fn around(&mut self, now: Time, message: &Message) -> Option<Around> {
+        self.around_message(now, message)
+    }
+
+    fn begin_whole(&mut self, _: Time, id: MessageId, message: &Message, frame: &mut [u8]) {
+        self.begin_whole_message(id, message, frame);
     }
 
     fn next_frame(&mut self, now: Time) -> Option<Frame> {
@@ -321,14 +423,6 @@ impl Wire for Stream {
             frame.back = u16::try_from(behind).unwrap_or(u16::MAX);
         }
         Some(frame)
-    }
-
-    fn around(&mut self, now: Time, message: &Message) -> Option<Around> {
-        self.around_message(now, message)
-    }
-
-    fn begin_whole(&mut self, _: Time, id: MessageId, message: &Message, frame: &mut [u8]) {
-        self.begin_whole_message(id, message, frame);
     }
 
     fn seal(&mut self, frame: &Frame, bytes: &mut [u8]) {
@@ -362,10 +456,6 @@ impl Wire for Stream {
         self.abandon_frame(frame, refusal);
     }
 
-    fn is_using(&self, token: u32) -> bool {
-        self.inbound.is_using(token)
-    }
-
     fn has_output(&self) -> bool {
         self.start_up.1 < self.start_up.0.len()
             || self.last_words.is_some()
@@ -377,91 +467,19 @@ impl Wire for Stream {
                     || self.acks.is_ripe(self.config.common.ack_limit)))
     }
 
-    fn poll_event(&mut self) -> Option<Event<'static>> {
-        let pending = &mut self.pending;
-        if std::mem::take(&mut pending.accepted) {
-            let limits = self.agreed.limits;
-            return Some(Event::Accepted { limits, private: &[] });
-        }
-        if std::mem::take(&mut pending.established) {
-            return Some(Event::Established);
-        }
-        if let Some(through) = pending.done.take() {
-            return Some(Event::Done { through });
-        }
-        if std::mem::take(&mut pending.credit_wanted) {
-            return Some(Event::CreditWanted);
-        }
-        if std::mem::take(&mut pending.resume) {
-            return Some(Event::Resume);
-        }
-        pending.failed.take()
-    }
-
-    fn idle_pass(&mut self, _now: Time) {
-        self.acks.pacer().on_idle_pass();
-    }
-
-    fn flush(&mut self, _now: Time) {
-        self.acks.pacer().flush();
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        match self.held {
-            _ if !self.handshake.is_open() => self.handshake.deadline(),
-            // A plain peer has no acknowledgements, and a Transom needs no nudge.
-            None => self.nudge.at.or(self.acks.deadline(self.config.common.ack_delay)),
-            held => held,
-        }
-    }
-
-    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
-        if let Some(detail) = self.handshake.overdue(now) {
-            return Err(self.silent(Blame::Peer, "RFC 5044 7.1.2", detail.into()));
-        }
-        if self.handshake.is_open() && self.held.is_some_and(|until| now >= until) {
-            self.held = None;
-            self.pending.resume = true;
-        }
-        if self.handshake.is_open() && self.nudge.at.is_some_and(|at| now >= at) {
-            self.wake_up(now);
-        }
-        if self.acks.deadline(self.config.common.ack_delay).is_some_and(|at| now >= at) {
-            self.acks.pacer().flush();
-        }
-        Ok(())
-    }
-
-    fn link_closed(&mut self, _now: Time, delivered: bool) -> Result<(), Violation> {
-        self.end_of_link(delivered)
-    }
-
-    fn retry_older(&self) -> bool {
-        self.retry_older
-    }
-
-    fn set_segment_size(&mut self, bytes: u32) {
-        self.segment = bytes;
-        self.measure();
-    }
-
     fn credit(&self) -> Option<u32> {
         self.agreed.extension.then(|| self.acks.credit())
     }
 
-    fn facts(&self) -> Option<Facts> {
-        self.handshake.is_agreed().then(|| Facts {
-            wire: match self.agreed.revision {
-                Revision::One => "iWARP over TCP (MPA revision 1)",
-                Revision::Two => "iWARP over TCP (MPA revision 2)",
-            },
-            checksum: self.agreed.checksum,
-            markers: self.markers.is_some(),
-            extension: self.agreed.extension,
-            verdicts: self.agreed.verdicts,
-            limits: self.agreed.limits,
-            largest_frame: fpdu::LARGEST,
-            largest_payload: self.ulpdu - crate::ddp::TAGGED,
-        })
+    /// They leave in frames.
+    fn acknowledgement(&mut self, _now: Time) -> Option<u64> {
+        None
+    }
+
+    fn release(&mut self, why: Release) {
+        match why {
+            Release::IdlePass => self.acks.pacer().on_idle_pass(),
+            Release::Now => self.acks.pacer().flush(),
+        }
     }
 }

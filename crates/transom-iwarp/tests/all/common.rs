@@ -7,7 +7,7 @@ use std::time::Duration;
 use transom_iwarp::{Config, Stream};
 use transom_wire::{
     Atomic, Begin, Event, Frame, Immediate, Message, MessageId, Payload, PeerError, ReadLimits,
-    Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    Receiving, Refusal, RefusalClass, Release, Role, Sending, StartUp, Time, Violation, Waiting,
 };
 
 /// The output of a [`Stream`], pieces put together.
@@ -224,7 +224,7 @@ impl Side {
                 _ => transom_wire::Operation::Write,
             };
             let explanation = Some(explanation).filter(|text| !text.is_empty());
-            self.wire.refuse(self.now, &Refusal { operation, class, explanation });
+            self.wire.refuse(self.now, Some(&Refusal { operation, class, explanation }));
             return;
         }
         let brought = match event {
@@ -450,8 +450,8 @@ impl Pair {
     /// Until both are silent and owe nothing.
     pub fn settle(&mut self) {
         self.run();
-        self.active.wire.flush(self.active.now);
-        self.passive.wire.flush(self.passive.now);
+        self.active.wire.release(Release::Now);
+        self.passive.wire.release(Release::Now);
         self.run();
     }
 }

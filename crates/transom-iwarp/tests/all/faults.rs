@@ -6,7 +6,7 @@ use crate::common::{self, Got, Pair};
 use transom_iwarp::faults::{self, Fault, TABLE};
 use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{Config, TerminateForm};
-use transom_wire::{Event, Message, Operation, RefusalClass, Role, Wire};
+use transom_wire::{Event, Message, Operation, RefusalClass, Role, Sending};
 
 /// The codes of iW 7.4, column "Project", written down a second time on purpose.
 #[rustfmt::skip]

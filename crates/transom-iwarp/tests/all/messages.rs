@@ -2,7 +2,7 @@
 
 use crate::common::{Got, Pair, memory};
 use transom_iwarp::Config;
-use transom_wire::{Role, Verdicts, Wire};
+use transom_wire::{Role, StartUp, Verdicts};
 
 fn exchange(mut pair: Pair) {
     pair.active.got.clear();

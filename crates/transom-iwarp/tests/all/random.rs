@@ -3,7 +3,7 @@
 use crate::common::{Got, LIMITS, Pair, Side, memory};
 use proptest::prelude::*;
 use transom_iwarp::{Config, Ready, Revision};
-use transom_wire::{Message, Role, Wire};
+use transom_wire::{Message, Release, Role, Sending, StartUp};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -155,8 +155,8 @@ fn carry(pair: &mut Pair, sizes: &[usize]) {
         } else {
             quiet += 1;
             pair.wait(std::time::Duration::from_millis(100));
-            pair.active.wire.flush(pair.active.now);
-            pair.passive.wire.flush(pair.passive.now);
+            pair.active.wire.release(Release::Now);
+            pair.passive.wire.release(Release::Now);
         }
     }
 }

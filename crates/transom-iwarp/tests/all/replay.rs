@@ -7,8 +7,8 @@ use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::{Config, Ready, Revision, Stream, fpdu};
 use transom_testing::captures::{Session, Unit};
 use transom_wire::{
-    Begin, Event, Message, MessageId, Operation, Payload, ReadLimits, Refusal, RefusalClass, Role,
-    Time, Wire,
+    Begin, Event, Message, MessageId, Operation, Payload, ReadLimits, Receiving, Refusal,
+    RefusalClass, Role, Sending, StartUp as _, Time,
 };
 
 /// The task of siw in a session, read off the recording.
@@ -211,7 +211,7 @@ impl<'s> Player<'s> {
                 Some(Event::ReadData { .. }) if self.refuses => {
                     let (operation, class) = (Operation::Read, RefusalClass::Bounds);
                     let refusal = Refusal { operation, class, explanation: None };
-                    self.stream.refuse(Time(0), &refusal);
+                    self.stream.refuse(Time(0), Some(&refusal));
                     self.refuses = false;
                 }
                 _ => {}

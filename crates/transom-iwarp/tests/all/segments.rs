@@ -2,7 +2,7 @@
 
 use crate::common::{self, Pair, Side};
 use transom_iwarp::{Config, DEFAULT_FRAME, fpdu, mpa};
-use transom_wire::{Role, Wire};
+use transom_wire::{Receiving, Role, Sending, StartUp};
 
 /// The frames that a long message of each kind is cut into.
 fn sizes(side: &mut Side, length: usize) -> Vec<usize> {

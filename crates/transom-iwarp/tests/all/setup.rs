@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::common::{Got, LIMITS, Pair, Side, hex, terminate_code};
 use transom_iwarp::{Config, Revision, TerminateForm, mpa};
 use transom_wire::{
-    Begin, Message, MessageId, ReadLimits, Role, SetupError, Verdicts, Waiting, Wire,
+    Begin, Message, MessageId, ReadLimits, Receiving, Role, Sending, SetupError, StartUp, Verdicts,
+    Waiting,
 };
 
 fn plain(role: Role) -> Config {

@@ -10,7 +10,7 @@ use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{Config, Ready, TerminateForm};
-use transom_wire::{Atomic, Message, ReadLimits, Role, Time, Wire};
+use transom_wire::{Atomic, Message, ReadLimits, Role, StartUp as _, Time};
 
 /// Decodes one FPDU with its checksum, and gives it again from the decoded header.
 fn both_ways(vector: &str) -> (Segment<'static>, Vec<u8>) {

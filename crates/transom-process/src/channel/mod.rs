@@ -6,9 +6,9 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Around, Begin, Config, Decoded, Event, Facts, Frame, Framing, Handshake, Message, MessageId,
-    Operation, Phase, ReadLimits, Refusal, RefusalClass, Role, SetupError, Time, Trailer, Verdicts,
-    Violation, Wire,
+    Around, Begin, Config, Decoded, Event, Facts, Frame, Framing, Glance, Handshake, Message,
+    MessageId, Operation, Phase, ReadLimits, Receiving, Refusal, RefusalClass, Release, Role,
+    Sending, SetupError, StartUp, Time, Trailer, Verdicts, Violation,
 };
 
 use crate::ledger::{Ledger, Patience};
@@ -87,7 +87,7 @@ impl Channel {
     }
 }
 
-impl Wire for Channel {
+impl StartUp for Channel {
     fn connect(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {
         self.send_request(now, limits, bytes)
     }
@@ -112,11 +112,64 @@ impl Wire for Channel {
         self.send_ready()
     }
 
+    fn set_segment_size(&mut self, _bytes: u32) {}
+
+    fn facts(&self) -> Option<Facts> {
+        self.handshake.is_agreed().then_some(Facts {
+            wire: crate::WIRE,
+            checksum: false,
+            markers: false,
+            extension: true,
+            verdicts: Verdicts::Acknowledged,
+            limits: self.limits,
+            largest_frame: HEADER + LARGEST_PAYLOAD,
+            largest_payload: LARGEST_PAYLOAD,
+        })
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Records
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if !self.handshake.is_open() {
+            return self.handshake.deadline();
+        }
+        self.ledger.deadline(&self.patience())
+    }
+
+    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
+        if let Some(detail) = self.handshake.overdue(now) {
+            return Err(self.silent(detail.into()));
+        }
+        if self.ledger.deadline(&self.patience()).is_some_and(|at| now >= at) {
+            self.ledger.pacer().flush();
+        }
+        Ok(())
+    }
+
+    fn retry_older(&self) -> bool {
+        false
+    }
+}
+
+impl Receiving for Channel {
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         if let Some(decoded) = self.on_whole_write(bytes) {
             return Ok(decoded);
         }
         self.decode_other(now, bytes)
+    }
+
+    fn poll_event(&mut self) -> Option<Event<'static>> {
+        let pending = &mut self.pending;
+        if let Some(through) = pending.done.take() {
+            return Some(Event::Done { through });
+        }
+        if std::mem::take(&mut pending.credit_wanted) {
+            return Some(Event::CreditWanted);
+        }
+        std::mem::take(&mut pending.resume).then_some(Event::Resume)
     }
 
     fn executed(&mut self, now: Time) {
@@ -141,12 +194,15 @@ impl Wire for Channel {
         !self.inbound.answers.is_empty()
     }
 
-    fn refuse(&mut self, _now: Time, refusal: &Refusal<'_>) {
-        self.send_refusal(refusal);
+    fn refuse(&mut self, _now: Time, refusal: Option<&Refusal<'_>>) {
+        match refusal {
+            Some(refusal) => self.send_refusal(refusal),
+            None => self.send_end(None, RefusalClass::Internal, u64::MAX, None),
+        }
     }
 
-    fn fail(&mut self, _now: Time) {
-        self.send_end(None, RefusalClass::Internal, u64::MAX, None);
+    fn is_using(&self, token: u32) -> bool {
+        self.inbound.is_using(token)
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
@@ -157,6 +213,17 @@ impl Wire for Channel {
         self.ledger.has_none()
     }
 
+    fn link_closed(&mut self, _now: Time, _delivered: bool) -> Result<(), Violation> {
+        self.end_of_link()
+    }
+
+    /// A record lies in its slot by itself: there is nothing to fetch behind it.
+    fn glance(&self, _bytes: &[u8]) -> Option<Glance> {
+        None
+    }
+}
+
+impl Sending for Channel {
     fn begin(&mut self, _now: Time, id: MessageId, message: &Message) -> Begin {
         self.begin_message(id, message)
     }
@@ -166,10 +233,6 @@ impl Wire for Channel {
         true
     }
 
-    fn next_frame(&mut self, _now: Time) -> Option<Frame> {
-        self.choose_frame()
-    }
-
     #[inline]
     fn around(&mut self, _: Time, message: &Message) -> Option<Around> {
         self.around_message(message)
@@ -177,6 +240,10 @@ impl Wire for Channel {
 
     fn begin_whole(&mut self, _: Time, id: MessageId, message: &Message, frame: &mut [u8]) {
         self.begin_whole_message(id, message, frame);
+    }
+
+    fn next_frame(&mut self, _now: Time) -> Option<Frame> {
+        self.choose_frame()
     }
 
     fn seal(&mut self, _frame: &Frame, _bytes: &mut [u8]) {}
@@ -189,33 +256,14 @@ impl Wire for Channel {
         self.abandon_frame(frame, refusal);
     }
 
-    fn is_using(&self, token: u32) -> bool {
-        self.inbound.is_using(token)
-    }
-
     fn has_output(&self) -> bool {
         self.outbound.has_words()
             || self.handshake.is_open()
                 && (self.outbound.current.is_some() || !self.inbound.answers.is_empty())
     }
 
-    fn poll_event(&mut self) -> Option<Event<'static>> {
-        let pending = &mut self.pending;
-        if let Some(through) = pending.done.take() {
-            return Some(Event::Done { through });
-        }
-        if std::mem::take(&mut pending.credit_wanted) {
-            return Some(Event::CreditWanted);
-        }
-        std::mem::take(&mut pending.resume).then_some(Event::Resume)
-    }
-
-    fn idle_pass(&mut self, _now: Time) {
-        self.ledger.pacer().on_idle_pass();
-    }
-
-    fn flush(&mut self, _now: Time) {
-        self.ledger.pacer().flush();
+    fn credit(&self) -> Option<u32> {
+        Some(self.ledger.credit())
     }
 
     fn acknowledgement(&mut self, now: Time) -> Option<u64> {
@@ -224,47 +272,10 @@ impl Wire for Channel {
         due.then(|| self.ack_word())
     }
 
-    fn deadline(&self) -> Option<Time> {
-        if !self.handshake.is_open() {
-            return self.handshake.deadline();
+    fn release(&mut self, why: Release) {
+        match why {
+            Release::IdlePass => self.ledger.pacer().on_idle_pass(),
+            Release::Now => self.ledger.pacer().flush(),
         }
-        self.ledger.deadline(&self.patience())
-    }
-
-    fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
-        if let Some(detail) = self.handshake.overdue(now) {
-            return Err(self.silent(detail.into()));
-        }
-        if self.ledger.deadline(&self.patience()).is_some_and(|at| now >= at) {
-            self.ledger.pacer().flush();
-        }
-        Ok(())
-    }
-
-    fn link_closed(&mut self, _now: Time, _delivered: bool) -> Result<(), Violation> {
-        self.end_of_link()
-    }
-
-    fn set_segment_size(&mut self, _bytes: u32) {}
-
-    fn credit(&self) -> Option<u32> {
-        Some(self.ledger.credit())
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Records
-    }
-
-    fn facts(&self) -> Option<Facts> {
-        self.handshake.is_agreed().then_some(Facts {
-            wire: crate::WIRE,
-            checksum: false,
-            markers: false,
-            extension: true,
-            verdicts: Verdicts::Acknowledged,
-            limits: self.limits,
-            largest_frame: HEADER + LARGEST_PAYLOAD,
-            largest_payload: LARGEST_PAYLOAD,
-        })
     }
 }

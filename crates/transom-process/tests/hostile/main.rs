@@ -36,7 +36,8 @@ use transom_process::ring::{
 use transom_process::{Area, Channel, Duplex};
 use transom_wire::{
     Atomic, Begin, Blame, Bytes, Config, Event, Immediate, Message, MessageId, Operation,
-    PeerError, ReadLimits, Refusal, RefusalClass, Role, Time, Violation, Waiting, Wire,
+    PeerError, ReadLimits, Receiving, Refusal, RefusalClass, Release, Role, Sending, StartUp, Time,
+    Violation, Waiting,
 };
 
 /// The value of every word of the side under test.
@@ -334,7 +335,7 @@ impl Side {
                 _ => Operation::Write,
             };
             let explanation = Some(explanation).filter(|text| !text.is_empty());
-            return self.wire.refuse(self.now, &Refusal { operation, class, explanation });
+            return self.wire.refuse(self.now, Some(&Refusal { operation, class, explanation }));
         }
         let ends =
             matches!(event, Event::Write { last: true, .. } | Event::Send { last: true, .. });
@@ -430,13 +431,13 @@ impl Side {
     /// Grant the peer so many receives in all, and have the peer know.
     fn grant(&mut self, total: u64, shared: bool) {
         self.wire.receives_posted(self.now, total, shared);
-        self.wire.flush(self.now);
+        self.wire.release(Release::Now);
         self.transmit();
     }
 
     /// How many of its records the peer may take to be executed.
     fn acknowledged(&mut self) -> u32 {
-        self.wire.flush(self.now);
+        self.wire.release(Release::Now);
         self.said_with_words();
         self.told.max(self.ours().acknowledged() as u32)
     }

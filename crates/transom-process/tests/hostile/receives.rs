@@ -165,14 +165,14 @@ fn the_word_says_what_this_side_grants_and_wants() {
 #[test]
 fn a_word_is_due_when_something_is_owed() {
     let mut side = open();
-    side.wire.flush(side.now);
+    side.wire.release(Release::Now);
     assert_eq!(side.wire.acknowledgement(side.now.after(Duration::from_secs(1))), None);
     side.wire.receives_posted(side.now, 0, false);
-    side.wire.flush(side.now);
+    side.wire.release(Release::Now);
     assert_eq!(side.wire.acknowledgement(side.now), None, "as many as before");
     side.wire.receives_posted(side.now, 1, false);
     assert_eq!(side.wire.acknowledgement(side.now), None, "it may ride along");
-    side.wire.flush(side.now);
+    side.wire.release(Release::Now);
     assert_eq!(side.wire.acknowledgement(side.now), Some(side_word(1, 2)));
     // A receive that is waited for is granted at once; a wish that a grant has crossed owes nothing.
     let mut side = open();

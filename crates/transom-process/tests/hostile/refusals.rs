@@ -126,12 +126,12 @@ fn a_side_that_fails_blames_no_message() {
     let mut side = open();
     side.record(write(7, 0x1000, 8, LAST));
     side.taken();
-    side.wire.fail(side.now);
+    side.wire.refuse(side.now, None);
     let nothing = (detail(None, Some(RefusalClass::Internal)), u64::MAX, String::new());
     assert_eq!(told(&mut side), nothing);
     // During start-up there is no word for it.
     let mut side = passive();
-    side.wire.fail(side.now);
+    side.wire.refuse(side.now, None);
     assert_eq!(side.said(), []);
     ended(&mut side);
 }
@@ -151,7 +151,7 @@ fn an_explanation_is_cut_at_a_character() {
         side.record(write(7, 0x1000, 8, LAST));
         side.taken();
         let (operation, class) = (Operation::Write, RefusalClass::Bounds);
-        side.wire.refuse(side.now, &Refusal { operation, class, explanation: Some(&text) });
+        side.wire.refuse(side.now, Some(&Refusal { operation, class, explanation: Some(&text) }));
         assert_eq!(told(&mut side).2, text[..kept]);
     }
 }

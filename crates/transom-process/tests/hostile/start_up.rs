@@ -207,7 +207,7 @@ fn messages_wait_for_the_end_of_start_up() {
         assert_eq!(side.begin(our_write(8)), Begin::Wait(Waiting::Start));
         assert_eq!(whole(&mut side, 0, &our_write(8)), None);
         side.wire.receives_posted(side.now, 3, false);
-        side.wire.flush(side.now);
+        side.wire.release(Release::Now);
         assert_eq!(side.wire.acknowledgement(side.now), None);
         assert_eq!((side.said(), side.ours().acknowledged()), (vec![], 0));
     }

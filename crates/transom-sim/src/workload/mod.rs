@@ -85,7 +85,7 @@ impl World {
             }
             54..=57 => {
                 if let Some(id) = self.any_end() {
-                    self.call(id, false, |call, cx| call.connection.before_blocking(cx.now));
+                    self.call(id, false, |call, _| call.connection.before_blocking());
                     self.transmit(id, 1 << 16);
                     self.sleep(id);
                 }

@@ -130,7 +130,7 @@ impl World {
             let how = self.how_it_ended(id);
             self.call(id, false, |call, cx| call.connection.link_closed(cx, how));
         } else {
-            self.call(id, false, |call, cx| call.connection.idle_pass(cx.now));
+            self.call(id, false, |call, _| call.connection.idle_pass());
         }
     }
 

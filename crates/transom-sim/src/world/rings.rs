@@ -104,7 +104,7 @@ impl World {
                 }
             }
             if taken == 0 && !told {
-                connection.idle_pass(cx.now);
+                connection.idle_pass();
             }
             (rings.duplex.acknowledge(connection.wire().acknowledgement(cx.now)), told)
         });

@@ -465,10 +465,9 @@ impl Pair {
         loop {
             if !self.step() {
                 // Two passes without work let owed acknowledgements go.
-                let now = self.now;
                 for host in &mut self.hosts {
                     if let Some(connection) = &mut host.connection {
-                        connection.before_blocking(now);
+                        connection.before_blocking();
                     }
                 }
                 if ![ACTIVE, PASSIVE].into_iter().any(|host| self.write(host)) {

@@ -36,7 +36,7 @@ impl Link {
                 self.receive(state, &mut cx, staging, Pass::of(Work::POLL, now));
             }
             let result = call(state, &mut cx);
-            state.connection.before_blocking(now);
+            state.connection.before_blocking();
             tools.put_back(state);
             let pass = Pass::of(if attended { Work::POSTS } else { Work::REST }, now);
             if connected {

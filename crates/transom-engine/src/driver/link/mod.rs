@@ -375,7 +375,7 @@ impl Link {
 
     /// A look was in vain. Whether that is all.
     fn idles(&self, state: &mut LinkState, now: Time) -> bool {
-        state.connection.idle_pass(now);
+        state.connection.idle_pass();
         let all = !state.connection.wants_write();
         if all {
             self.acknowledge_and_wake(state, now);

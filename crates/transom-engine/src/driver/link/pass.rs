@@ -111,7 +111,7 @@ impl Link {
             self.receive_stream(state, cx, staging, first)
         };
         if !any && first.is_none() {
-            state.connection.idle_pass(cx.now);
+            state.connection.idle_pass();
         } else if any && work.lapsed {
             self.watch.kept_waiting();
         }
@@ -131,7 +131,7 @@ impl Link {
             return;
         }
         if work.then != Then::GoOn {
-            state.connection.before_blocking(cx.now);
+            state.connection.before_blocking();
         }
         let has_receive = has_unseen_receive(&state.connection, &state.qp);
         if has_receive {

@@ -28,12 +28,12 @@ fn owing() -> Side {
 #[test]
 fn alone_it_leaves_after_two_idle_passes() {
     let mut side = owing();
-    side.wire.idle_pass(side.now);
+    side.wire.release(Release::IdlePass);
     assert_eq!(side.talk(), b"");
-    side.wire.idle_pass(side.now);
+    side.wire.release(Release::IdlePass);
     assert_eq!(frames(&side.talk()), [ack(1, 1000)]);
-    side.wire.idle_pass(side.now);
-    side.wire.idle_pass(side.now);
+    side.wire.release(Release::IdlePass);
+    side.wire.release(Release::IdlePass);
     assert_eq!(side.talk(), b"", "once");
 }
 
@@ -52,11 +52,11 @@ fn alone_it_leaves_after_20_us() {
 fn alone_it_leaves_on_flush() {
     let mut side = owing();
     assert!(!side.wire.has_output(), "it waits for something to ride on");
-    side.wire.flush(side.now);
+    side.wire.release(Release::Now);
     assert!(side.wire.has_output());
     assert_eq!(frames(&side.talk()), [ack(1, 1000)]);
     assert!(!side.wire.has_output());
-    side.wire.flush(side.now);
+    side.wire.release(Release::Now);
     assert_eq!(side.talk(), b"");
 }
 

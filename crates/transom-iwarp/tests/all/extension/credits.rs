@@ -92,7 +92,7 @@ fn a_wish_that_crossed_its_credit_asks_for_no_second() {
     // Before the grant arrives, the waiting side says something else that repeats the wish.
     pair.passive.taken();
     pair.active.wire.receives_posted(pair.active.now, 1001, false);
-    pair.active.wire.flush(pair.active.now);
+    pair.active.wire.release(Release::Now);
     let again = pair.active.talk();
     assert!(frames(&again).iter().any(|frame| matches!(frame, Frame::Ack(ack) if ack.wanted)));
     pair.passive.feed(&again);

@@ -17,7 +17,8 @@ use transom_iwarp::rdmap::Opcode;
 use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::{Config, ddp::Segment, fpdu, mpa};
 use transom_wire::{
-    Atomic, Event, Immediate, Message, Operation, RefusalClass, Role, Verdicts, Waiting, Wire,
+    Atomic, Event, Immediate, Message, Operation, Receiving, RefusalClass, Release, Role, Sending,
+    StartUp, Verdicts, Waiting,
 };
 
 /// The frames in `bytes`: acknowledgements as such, others by opcode.

@@ -101,7 +101,7 @@ fn a_whole_write_overtakes_nothing() {
         class: RefusalClass::Token,
         explanation: None,
     };
-    side.wire.refuse(side.now, &refusal);
+    side.wire.refuse(side.now, Some(&refusal));
     declines(&mut side, "the stream is dead");
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::{self, Got, Pair, Side, hex, terminate_code};
 use transom_iwarp::{Config, Ready, Stream, fpdu, mpa};
-use transom_wire::{Blame, ReadLimits, RefusalClass, Role, Wire};
+use transom_wire::{Blame, ReadLimits, Receiving, RefusalClass, Role, Sending, StartUp};
 
 /// An FPDU with a right checksum.
 fn frame(header: &str, payload: &[u8]) -> Vec<u8> {
