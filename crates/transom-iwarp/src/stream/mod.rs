@@ -471,7 +471,7 @@ impl Sending for Stream {
         self.agreed.extension.then(|| self.acks.credit())
     }
 
-    /// They leave in frames.
+    /// Acknowledgements of a stream leave in frames.
     fn acknowledgement(&mut self, _now: Time) -> Option<u64> {
         None
     }

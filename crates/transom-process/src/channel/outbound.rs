@@ -190,27 +190,20 @@ impl Channel {
     /// The bytes around the payload of a message of one record, if it may begin now.
     #[inline]
     pub(super) fn around_message(&self, message: &Message) -> Option<Around> {
+        let has_receive = self.ledger.credit() > 0;
         let front = match message {
             Message::Write { immediate: None, .. } => HEADER,
-            _ => self.front_of_other(message)?,
+            Message::Send { immediate: None, .. } if has_receive => HEADER,
+            Message::Send { .. } if has_receive && self.extended => HEADER,
+            Message::Write { .. } if has_receive && self.extended => HEADER + WORD,
+            Message::Read { .. } if self.has_read_slot() => HEADER,
+            Message::Atomic { .. } if self.extended && self.has_read_slot() => {
+                HEADER + record::OPERANDS
+            }
+            _ => return None,
         };
         let fits = message.payload() as usize <= LARGEST_PAYLOAD;
         (fits && self.is_free()).then_some(Around { front, back: 0 })
-    }
-
-    /// Bytes in front of the payload of a message that is no plain Write, if it may begin.
-    #[inline(never)]
-    fn front_of_other(&self, message: &Message) -> Option<usize> {
-        let begins = self.extended || !message.is_extended();
-        let has_receive = !message.needs_receive() || self.ledger.credit() > 0;
-        let front = match message {
-            Message::Write { .. } => HEADER + WORD,
-            Message::Send { .. } => HEADER,
-            Message::Read { .. } if self.has_read_slot() => HEADER,
-            Message::Atomic { .. } if self.has_read_slot() => HEADER + record::OPERANDS,
-            _ => return None,
-        };
-        (begins && has_receive).then_some(front)
     }
 
     /// Begin a message of one record, and write its header.

@@ -15,6 +15,7 @@ pub(crate) mod control;
 pub(crate) mod event_queue;
 mod lending;
 pub(crate) mod notifications;
+mod outlet;
 pub(crate) mod pass;
 pub(crate) mod queues;
 mod quick;

@@ -12,9 +12,9 @@ use transom_wire::Time;
 
 use super::carrier::Carrier;
 use super::notifications::Notifications;
+use super::outlet::Outlet;
 use super::queues::Queues;
 use super::shared_memory::SOME;
-use super::tcp::Outlet;
 use super::{Link, LinkDenials, LinkPhase, LinkState};
 use crate::driver::capture::tap::Tap;
 use crate::sys::{self, Host};
