@@ -103,11 +103,13 @@ impl Id {
         Ok(())
     }
 
-    /// Choose the way to a peer: ADDR_RESOLVED or ADDR_ERROR.
+    /// Choose the way to a peer: ADDR_RESOLVED or ADDR_ERROR. `show` writes what was found where the program sees
+    /// it, before another thread can fetch the event.
     pub(crate) fn resolve_address(
         self: &Arc<Id>,
         source: Option<SocketAddr>,
         peer: SocketAddr,
+        show: impl FnOnce(),
     ) -> Result {
         let mut inner = self.lock();
         if !matches!(inner.state, State::Idle | State::Bound) {
@@ -142,6 +144,7 @@ impl Id {
                 inner.peer = Some(peer);
                 inner.state = State::AddressResolved;
                 drop(inner);
+                show();
                 self.raise(cm_event::ADDR_RESOLVED, 0, Vec::new());
                 Ok(())
             }

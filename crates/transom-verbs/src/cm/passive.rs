@@ -20,7 +20,7 @@ const MOST_WAITING: usize = 1024;
 impl Id {
     /// Take Requests: as many as `backlog` wait to be fetched, others are turned away, as Linux does
     /// (`ucma_listen`, `ucma_event_handler`).
-    pub(crate) fn listen(self: &Arc<Id>, backlog: i32) -> Result {
+    pub(crate) fn listen(self: &Arc<Id>, backlog: i32, show: impl FnOnce()) -> Result {
         let wanted = usize::try_from(backlog).unwrap_or(0);
         let backlog = if (1..=MOST_WAITING).contains(&wanted) { wanted } else { MOST_WAITING };
         let mut inner = self.lock();
@@ -32,6 +32,8 @@ impl Id {
         }
         if inner.datagrams.is_some() {
             inner.state = State::Listening;
+            drop(inner);
+            show();
             return Ok(());
         }
         let port = inner.port.as_mut().ok_or(Errno::EINVAL)?;
@@ -40,6 +42,7 @@ impl Id {
         inner.state = State::Listening;
         inner.backlog = backlog;
         drop(inner);
+        show();
         requests::serve(&Arc::downgrade(self), &listener)
     }
 

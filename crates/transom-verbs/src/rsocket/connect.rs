@@ -31,7 +31,7 @@ impl Socket {
             Stage::Unconnected => {}
             _ => return Err(Errno::EINVAL),
         }
-        inner.id.listen(backlog)?;
+        inner.id.listen(backlog, || {})?;
         inner.stage = Stage::Listening;
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Socket {
     }
 
     fn begin(&self, inner: &mut Inner, peer: SocketAddr) -> Result {
-        inner.id.resolve_address(None, peer)?;
+        inner.id.resolve_address(None, peer, || {})?;
         self.progress(inner);
         if let Stage::Failed(error) = inner.stage {
             inner.error = None;

@@ -1,5 +1,8 @@
 /* Ids of port space TCP: what they show, what their events carry, and how they end. */
 #include "ids.h"
+#include <pthread.h>
+
+#define ROUNDS 500
 
 /* V114: what an id shows once its address is resolved. */
 static void addresses(void) {
@@ -19,6 +22,42 @@ static void addresses(void) {
     CHECK("V39", count == 1 && all[0] == id->verbs, "%d, another context", count);
     rdma_free_devices(all);
     SUCCEEDS(rdma_destroy_id(id));
+}
+/* V114: what an event tells of is there when another thread fetches the event, before the call returns
+   (libiscsi's thread for events makes its queue pair in ADDR_RESOLVED). */
+static void *steps_on(void *channel) {
+    for (int routes = 0; routes < ROUNDS;) {
+        struct rdma_cm_event *event;
+        SUCCEEDS(rdma_get_cm_event(channel, &event));
+        struct rdma_cm_id *id = event->id;
+        int is_address = event->event == RDMA_CM_EVENT_ADDR_RESOLVED;
+        if (is_address)
+            CHECK("V114", id->verbs && id->pd && id->route.addr.src_addr.sa_family == AF_INET,
+                  "verbs %p pd %p", (void *)id->verbs, (void *)id->pd);
+        else
+            CHECK("V115", id->route.num_paths == 1 && id->route.path_rec, "no path");
+        SUCCEEDS(rdma_ack_cm_event(event));
+        if (is_address)
+            SUCCEEDS(rdma_resolve_route(id, 2000));
+        else
+            routes++;
+    }
+    return NULL;
+}
+static void two_threads(void) {
+    struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
+    struct rdma_cm_id *ids[ROUNDS];
+    struct sockaddr_in peer = loopback(port);
+    pthread_t thread;
+    CHECK("V114", !pthread_create(&thread, NULL, steps_on, channel), "no thread");
+    for (int round = 0; round < ROUNDS; round++) {
+        SUCCEEDS(rdma_create_id(channel, &ids[round], NULL, RDMA_PS_TCP));
+        SUCCEEDS(rdma_resolve_addr(ids[round], NULL, (void *)&peer, 2000));
+    }
+    CHECK("V114", !pthread_join(thread, NULL), "no end");
+    for (int round = 0; round < ROUNDS; round++)
+        SUCCEEDS(rdma_destroy_id(ids[round]));
+    rdma_destroy_event_channel(channel);
 }
 /* V114: the id's own address and the destination are of one family. */
 static void families(void) {
@@ -358,6 +397,7 @@ int main(int argc, char **argv) {
     listener->context = &port;
     nulls();
     addresses();
+    two_threads();
     families();
     queues_of_a_failure();
     options();

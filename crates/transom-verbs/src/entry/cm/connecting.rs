@@ -84,8 +84,9 @@ pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
         unsafe {
             let shell = look(id)?;
             shell.id.lock().user_context = (*shell.head()).context.expose_provenance();
-            shell.id.listen(backlog)?;
-            show(shell)?;
+            let mut shown = Ok(());
+            shell.id.listen(backlog, || shown = show(shell))?;
+            shown?;
         }
         Ok(0)
     })

@@ -361,8 +361,10 @@ pub(crate) unsafe extern "C" fn rdma_resolve_addr(
         unsafe {
             let shell = look(id)?;
             let peer = address::read(peer)?.ok_or(Errno::EINVAL)?;
-            shell.id.resolve_address(address::read(source)?, peer)?;
-            show(shell)?;
+            let source = address::read(source)?;
+            let mut shown = Ok(());
+            shell.id.resolve_address(source, peer, || shown = show(shell))?;
+            shown?;
             finish(shell)?;
         }
         Ok(0)
