@@ -10,6 +10,7 @@
 //! | `control` | messages beside the bytes of a `recvmsg` |
 //! | `stream` | receiving and sending |
 //! | `said` | what has become of the connections, for the last line of a process that is asked |
+//! | `budget` | how much memory unread bytes may take |
 //! | `cancel` | threads that are cancelled while they sleep in a call |
 //! | `deferred` | what a handler of a signal has sent while its own thread was sending |
 //! | `ready` | whether a socket is ready, and waiting for one of several |
@@ -30,6 +31,7 @@
     reason = "the C library's calls, under its names and contracts"
 )]
 
+mod budget;
 mod calls;
 mod cancel;
 mod control;

@@ -61,6 +61,17 @@ pub(crate) fn open(path: &CStr, flags: c_int, mode: u32) -> Result<c_int, Errno>
         .map(|fd| fd as c_int)
 }
 
+/// Bytes of memory that the machine has.
+pub(crate) fn memory() -> u64 {
+    // SAFETY: zeros are a value of the structure, and the kernel writes one.
+    let about = unsafe {
+        let mut about: libc::sysinfo = std::mem::zeroed();
+        let _ = call!(libc::SYS_sysinfo, &raw mut about);
+        about
+    };
+    about.totalram.saturating_mul(u64::from(about.mem_unit))
+}
+
 /// Whether a program gets capabilities from its file (capabilities(7)).
 pub(crate) fn gives_capabilities(path: &CStr) -> bool {
     let mut value = [0_u8; 32];

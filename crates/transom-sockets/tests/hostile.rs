@@ -217,6 +217,57 @@ fn a_connection_to_another_users_server_is_offered_to_nobody() {
     }
 }
 
+/// Many peers that do not read, of a process in a control group: how much was sent, and whether all of it is there.
+const STUCK: &str = r"
+open(sys.argv[1] + '/cgroup.procs', 'w').write(str(os.getpid()))
+l = socket.create_server(('127.0.0.1', 0))
+pairs = [pair(l) for _ in range(40)]
+sent = []
+for c, s in pairs:
+    exchanges(c, s)
+    c.setblocking(False)
+    sent.append(0)
+    try:
+        while True: sent[-1] += c.send(bytes(1 << 20))
+    except BlockingIOError: pass
+whole = True
+for (c, s), bytes_sent in zip(pairs, sent):
+    c.close()
+    got = 0
+    while piece := s.recv(1 << 20): got += len(piece)
+    whole &= got == bytes_sent
+print(whole, min(sent) >= 256 << 10, sum(sent) > 10 << 20)
+";
+
+/// Over TCP such a process goes on: the kernel bounds what connections take of the group's memory.
+#[test]
+fn peers_that_do_not_read_take_no_more_memory_than_a_control_group_has() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let places =
+        [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+    let made = places.into_iter().find_map(|(root, file)| {
+        let group = format!("{root}/transom-sockets-{}", std::process::id());
+        fs::create_dir(&group).ok()?;
+        let limited = fs::write(format!("{group}/{file}"), "67108864").is_ok();
+        if limited {
+            return Some(group);
+        }
+        let _ = fs::remove_dir(&group);
+        None
+    });
+    let Some(group) = made else {
+        return eprintln!("SKIPPED: no control group of memory can be made");
+    };
+    let mut program = python(&format!("{FILES}{STUCK}"), &[&group], true);
+    let mut said = String::new();
+    program.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let status = program.0.wait().unwrap();
+    fs::remove_dir(&group).unwrap();
+    assert_eq!((said.as_str(), status.code()), ("True True True\n", Some(0)), "{status}");
+}
+
 /// A user whose folder another one has made, or who lets others into it.
 const FOLDERS: &str = r"
 user, owner, mode = 54324, int(sys.argv[1]), int(sys.argv[2], 8)

@@ -10,6 +10,7 @@ use super::ends::{is_look, is_reset, take_error};
 use super::patience::Patience;
 use super::vectors::{Vector, checked, copy, cut, total};
 use super::{PIECE, broken, doorbell, is_nonblocking, road_out, wake_reader};
+use crate::budget;
 use crate::cancel;
 use crate::epoll;
 use crate::sys::{self, Errno};
@@ -296,9 +297,9 @@ fn have_memory(held: &Socket, session: &Session<'_>, room: &Stretches) -> bool {
     let rings = held.bytes(session.side());
     let asked = |at: usize, length: usize| sys::populate(rings.wrapping_add(at), length).is_ok();
     if room.is_large() {
-        return [room.first, room.second]
-            .into_iter()
-            .all(|(at, length)| length == 0 || asked(at, length));
+        let stretches = [room.first, room.second];
+        return budget::allows(room.ring, room.length())
+            && stretches.into_iter().all(|(at, length)| length == 0 || asked(at, length));
     }
     let ready = held.populated.load(Ordering::Relaxed) as usize;
     if ready >= size {
