@@ -116,12 +116,12 @@ def pattern(n, seed):
 S = []
 def scenario(f): S.append(f); return f
 
-def between():
+def between(first=b"z" * 1000):
     """Under the switch c sends by its ring, while bytes lie at s unread that came over TCP."""
     l = listener()
     c = socket.create_connection(l.getsockname()); s, _ = l.accept(); l.close()
     for _ in range(32): exchange(c, s)
-    c.sendall(b"z" * 1000); s.recv(1); s.sendall(b"w"); c.recv(1)
+    c.sendall(first); s.recv(1); s.sendall(b"w"); c.recv(1)
     before = received(s)
     for _ in range(50): c.sendall(b"y")
     until(lambda: unread(s) == 1049)
@@ -176,6 +176,12 @@ def a_look_at_nothing_from_an_offset_on():
         # Python makes no call of a recv of nothing.
         out.append(attempt(lambda: s.recvmsg(n, 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)[0]))
     return out
+
+@scenario
+def a_look_moves_back_as_bytes_are_taken_that_came_over_tcp():
+    c, s = between(b"z" * 981 + b"abcdefghijklmnopqrs"); s.setsockopt(socket.SOL_SOCKET, 42, 989); offset = lambda: s.getsockopt(socket.SOL_SOCKET, 42)
+    out = [attempt(s.recv, 4, socket.MSG_PEEK), offset(), len(attempt(s.recv, 980)), offset(), attempt(s.recv, 10, socket.MSG_PEEK), offset()]
+    return out + [attempt(s.recv, 10), offset(), attempt(s.recv, 12), offset(), attempt(s.recv, 9, socket.MSG_PEEK), offset()]
 
 @scenario
 def shutdown_where_tcp_has_no_connection_left():
