@@ -91,6 +91,8 @@ struct Mapped {
 pub(crate) struct Link {
     domain: Arc<Domain>,
     pub(crate) queue: Arc<Queue>,
+    /// Completions that the queue holds.
+    depth: u32,
     pub(crate) pair: Arc<QueuePair>,
     send: Buffer,
     receive: Buffer,
@@ -160,6 +162,7 @@ impl Link {
             targets: Buffer::new(&domain, places, peers)?,
             domain,
             queue,
+            depth: sends + receives,
             pair,
             places: sizes.mappings,
             out: Outgoing::new(sizes.send, sizes.requests),
@@ -439,26 +442,22 @@ impl Link {
         self.out.is_idle() && self.words_under_way == 0
     }
 
-    /// Take what has completed; whether there was anything.
+    /// Take what has completed, at most as much as the queue holds; whether there was anything.
     pub(crate) fn progress(&mut self) -> bool {
-        let mut batch = [Completion::BLANK; BATCH];
-        let mut any = false;
-        loop {
-            let found = self.queue.engine.poll(&mut batch);
-            for completion in batch.iter().take(found) {
-                any = true;
+        let (queue, most) = (self.queue.clone(), self.depth);
+        let taken = in_batches(
+            most,
+            |batch| queue.engine.poll(batch),
+            |completion| {
                 if let Err(error) = self.completed(completion) {
                     self.failed.get_or_insert(error);
                 }
-            }
-            if found < BATCH {
-                break;
-            }
-        }
-        if any {
+            },
+        );
+        if taken > 0 {
             self.grant();
         }
-        any
+        taken > 0
     }
 
     fn completed(&mut self, completion: &Completion) -> Result {
@@ -492,6 +491,26 @@ impl Link {
     }
 }
 
+/// Take completions until there are none, or `most` were taken: a peer may send words as fast as they are
+/// taken, and no call waits for its end. How many.
+fn in_batches(
+    most: u32,
+    mut poll: impl FnMut(&mut [Completion]) -> usize,
+    mut each: impl FnMut(&Completion),
+) -> u32 {
+    let mut batch = [Completion::BLANK; BATCH];
+    let mut taken = 0;
+    while taken < most {
+        let found = poll(&mut batch);
+        batch.iter().take(found).for_each(&mut each);
+        taken += found as u32;
+        if found < BATCH {
+            break;
+        }
+    }
+    taken
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         self.pair.destroy();
@@ -499,5 +518,25 @@ impl Drop for Link {
         for mapped in &self.mapped {
             let _ = mapped.region.deregister();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The peer's words come as fast as they are taken.
+    #[test]
+    fn v137_a_flood_of_words_keeps_no_call_from_returning() {
+        let mut seen = 0;
+        assert_eq!(in_batches(100, |batch| batch.len(), |_| seen += 1), 112);
+        assert_eq!(seen, 112, "whole batches");
+        let mut left = 20;
+        let some = |batch: &mut [Completion]| {
+            let found = left.min(batch.len());
+            left -= found;
+            found
+        };
+        assert_eq!(in_batches(100, some, |_| {}), 20);
     }
 }
