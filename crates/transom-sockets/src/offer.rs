@@ -11,7 +11,7 @@
 use std::ffi::{CString, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use transom_os::answers::{self, About, Found, question};
 use transom_switch::directory::{ENTRY, Entry, entries};
@@ -116,23 +116,20 @@ pub(crate) fn program_name() -> &'static str {
     &wishes().program
 }
 
-/// The folder of this user, if it is this user's alone.
+/// The folder of this user, if it is this user's alone. Looked at each time: where it was taken away (by systemd when
+/// the user logs out, for one) another user may have made the next one.
 fn folder() -> Option<String> {
-    static GOOD: AtomicU32 = AtomicU32::new(u32::MAX);
     let user = sys::user();
     let path = format!("/dev/shm/transom-{user}");
-    if GOOD.load(Ordering::Relaxed) == user {
-        return Some(path);
-    }
     let name = CString::new(path.clone()).ok()?;
-    let _ = sys::mkdir(&name, 0o700);
-    let about = sys::stat(&name, libc::AT_SYMLINK_NOFOLLOW)?;
+    let look = || sys::stat(&name, libc::AT_SYMLINK_NOFOLLOW);
+    let about = look().or_else(|| {
+        let _ = sys::mkdir(&name, 0o700);
+        look()
+    })?;
     let own = about.st_mode & libc::S_IFMT == libc::S_IFDIR
         && about.st_uid == user
         && about.st_mode & 0o077 == 0;
-    if own {
-        GOOD.store(user, Ordering::Relaxed);
-    }
     own.then_some(path)
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
@@ -308,6 +308,38 @@ fn nothing_is_put_into_a_folder_that_is_not_the_users_alone() {
         let said = line(&mut python(&code, &[owner, mode], true));
         assert_eq!(said, format!("0 {}", if used { "True" } else { "False" }), "{owner} {mode}");
     }
+}
+
+/// A user whose folder is taken away while a program runs, and replaced by a link to another one.
+const REPLACED: &str = r"
+target = sys.argv[1]
+become(54326)
+if os.path.islink(files()[:-1]): os.unlink(files()[:-1])
+l = socket.create_server(('127.0.0.1', 0))
+assert os.path.isfile(marker(l.getsockname()[1]))
+os.rename(files()[:-1], target + '/before')
+os.symlink(target, files()[:-1])
+later = socket.create_server(('127.0.0.1', 0))
+c, s = pair(later)
+exchanges(c, s)
+print(os.listdir(target))
+os.unlink(files()[:-1])
+";
+
+#[test]
+fn a_folder_is_looked_at_each_time_that_it_is_used() {
+    if !there(&["python3"]) {
+        return;
+    }
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can play another user");
+    }
+    let target = format!("/dev/shm/transom-replaced-{}", std::process::id());
+    fs::create_dir(&target).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o777)).unwrap();
+    let said = line(&mut python(&format!("{FILES}{REPLACED}"), &[&target], true));
+    fs::remove_dir_all(&target).unwrap();
+    assert_eq!(said, "['before']");
 }
 
 /// A user whose files are pipes that nobody reads or writes.
