@@ -38,8 +38,10 @@ use crate::{Cx, LinkEnd, Status};
 /// How long the Request of a proven peer may take. The end of its process is seen, so that nothing is waited for
 /// but its turn on a busy machine.
 const REQUEST_WITHIN: Duration = Duration::from_secs(60);
-/// Offers that are accepted in one go: as many as the system keeps.
-const MOST_ACCEPTED: usize = 1024;
+/// Offers that are accepted for each new connection, and for each question: any user can make as many as the system
+/// keeps (1024), again and again, and established links wait meanwhile.
+const MOST_OF_CONNECTION: usize = 16;
+const MOST_OF_QUESTION: usize = 64;
 
 fn name(address: SocketAddr) -> String {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -108,7 +110,7 @@ impl UpgradeListener {
     /// not take the places of those that may.
     pub(crate) fn accept_offers(&self) {
         if let Some(open) = &mut *self.lock() {
-            open.accept(false);
+            open.accept(false, MOST_OF_CONNECTION);
         }
     }
 
@@ -117,11 +119,11 @@ impl UpgradeListener {
     fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
         let mut open = self.lock();
         let open = open.as_mut()?;
-        open.accept(false);
+        open.accept(false, MOST_OF_QUESTION);
         if let Some(found) = open.pending.claim(nonce) {
             return Some(found);
         }
-        open.accept(true);
+        open.accept(true, MOST_OF_QUESTION);
         open.pending.claim(nonce)
     }
 
@@ -133,11 +135,11 @@ impl UpgradeListener {
 
 impl Open {
     /// `all`: also where older ones have to make room.
-    fn accept(&mut self, all: bool) {
+    fn accept(&mut self, all: bool, most: usize) {
         let now = sys::recently();
         self.pending.tidy(now);
-        // Bounded: offers that arrive meanwhile are for the next call.
-        for _ in 0..MOST_ACCEPTED {
+        // Where there are more, a connection whose offer is behind them takes TCP.
+        for _ in 0..most {
             if !all && !self.pending.has_room() {
                 break;
             }

@@ -179,6 +179,33 @@ fn a_flood_of_offers_takes_bounded_room_and_ends() {
     });
 }
 
+/// Any user can make offers again and again: of those that wait, a new connection accepts a few.
+#[test]
+fn a_flood_of_offers_keeps_no_established_connection_waiting() {
+    if !alone("upgrade::a_flood_of_offers_keeps_no_established_connection_waiting") {
+        return;
+    }
+    let passive = End::new(&process());
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    let connect = || Local::connect(&name(at), Descriptors::Taken).unwrap();
+    let offers: Vec<_> = (0..200).map(|_| connect()).collect();
+    let before = belongings().0;
+    for connections in 1..=3 {
+        let stream = TcpStream::connect(at).unwrap();
+        until("it is let in", || passive.adapter.counters().links == connections);
+        std::mem::forget(stream);
+        let accepted = belongings().0 - before - 2 * connections;
+        assert_eq!(accepted, 16 * connections);
+    }
+    // A question for an offer that nobody has made.
+    let (_stream, answer) = ask(at, NONCE);
+    assert_eq!(answer, b'-');
+    let accepted = belongings().0 - before - 2 * 4;
+    assert!(accepted <= 16 * 4 + 2 * 64, "{accepted}");
+    drop(offers);
+}
+
 /// iW 14 limits peers that are not known yet. A process that has proven to be of this user is: its place is
 /// one among those that share memory, however long its program takes to go on.
 #[test]
