@@ -47,6 +47,8 @@ impl Id {
             return Ok((attr, mask | mask::STATE));
         }
         let mask = match state {
+            // The peer has not answered yet (Verbs V127).
+            qps::RTR | qps::RTS if inner.state == State::Connecting => return Err(Errno::EINVAL),
             qps::INIT => {
                 attr.port_num = 1;
                 let connected = inner.connector.is_some() && inner.state != State::Connecting;

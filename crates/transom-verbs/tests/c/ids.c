@@ -234,6 +234,10 @@ static void connects(void) {
     SUCCEEDS(rdma_connect(id, &wanted));
     struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
     struct rdma_cm_id *peer = event->id;
+    struct ibv_qp_attr early = {.qp_state = IBV_QPS_RTR};
+    int mask;
+    FAILS("V127", ERROR(rdma_init_qp_attr(id, &early, &mask)), EINVAL);
+    SUCCEEDS(rdma_init_qp_attr(peer, &early, &mask));
     CHECK("V121", event->listen_id == listener && peer != listener, "listener");
     CHECK("V121", peer->context == listener->context && peer->channel == theirs, "context %p",
           peer->context);
