@@ -46,7 +46,6 @@ pub(crate) use objects::connector::Connector;
 pub(crate) use objects::cq::Cq;
 pub(crate) use objects::datagram_port::DatagramPort;
 pub(crate) use objects::listener::Listener;
-#[cfg(not(windows))]
 pub(crate) use objects::port_map::{MappedPort, PortQuestion};
 pub(crate) use objects::qp::Qp;
 pub(crate) use objects::srq::Srq;

@@ -48,7 +48,7 @@ mod local;
 #[cfg_attr(windows, allow(dead_code, reason = "the text of /proc/self/maps is Linux's"))]
 mod maps;
 mod message;
-#[cfg_attr(windows, path = "windows/names.rs")]
+#[cfg(not(windows))]
 mod names;
 #[cfg(test)]
 #[cfg_attr(windows, path = "windows/tests/own.rs")]
@@ -106,6 +106,7 @@ pub(crate) use lent::{Borrowed, Lent};
 pub(crate) use local::{Descriptors, Local, LocalListener, Rung};
 pub use maps::PageError;
 pub use message::{IpFields, Message};
+#[cfg(not(windows))]
 pub(crate) use names::{Name, NameHolders, holders};
 #[cfg(test)]
 #[cfg(not(windows))]

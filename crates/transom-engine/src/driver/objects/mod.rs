@@ -13,7 +13,6 @@ pub(crate) mod cq;
 mod cq_tests;
 pub(crate) mod datagram_port;
 pub(crate) mod listener;
-#[cfg(not(windows))]
 pub(crate) mod port_map;
 pub(crate) mod qp;
 mod receiver_room;
