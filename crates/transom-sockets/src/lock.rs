@@ -102,6 +102,11 @@ impl<'a> Locked<'a> {
     }
 }
 
+/// Whether this thread has the lock of a word.
+pub(crate) fn is_held_by(word: &AtomicU32, thread: u32) -> bool {
+    word.load(Ordering::Relaxed) & !SLEEPERS == thread
+}
+
 #[cold]
 #[inline(never)]
 fn wake_next(word: &AtomicU32) {

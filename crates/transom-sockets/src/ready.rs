@@ -323,9 +323,14 @@ impl Poll<'_> {
                 self.forget_kernel();
                 continue;
             }
-            if !std::mem::replace(&mut napped, true) && self.nap(deadline)? {
-                self.forget_kernel();
-                continue;
+            if !std::mem::replace(&mut napped, true) {
+                let found = self.nap(deadline)?;
+                if found {
+                    self.forget_kernel();
+                }
+                if found || self.is_stale() {
+                    continue;
+                }
             }
             let kinds = Arc::clone(&self.kinds);
             let waiting: Vec<_> = kinds

@@ -4,9 +4,10 @@
 //! never freed, so that a call can look at one while another thread closes the descriptor; a socket's
 //! segment is unmapped when the last call that uses it has ended.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
 use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
@@ -97,14 +98,21 @@ pub(crate) struct Socket {
 /// No descriptor is kept; there was none to be had.
 const NONE: c_int = -1;
 const LOST: c_int = -2;
-/// How long a close waits for calls that use its descriptor at this moment.
-const LONGEST: u64 = 5_000_000;
+/// How long a close waits for calls that use its descriptor at this moment, and have no processor perhaps.
+const LONGEST: u64 = 1_000_000_000;
+
+thread_local! {
+    /// Connections in whose calls this thread sleeps: more than none in a handler of a signal, and behind one that has
+    /// left such a call by `siglongjmp`.
+    static SLEEPS: Cell<u32> = const { Cell::new(0) };
+}
 
 /// A call sleeps, and looks at [`Socket::descriptor`] again behind that.
 pub(crate) struct Asleep<'a>(&'a AtomicU32);
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
+        SLEEPS.set(SLEEPS.get().saturating_sub(1));
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -289,19 +297,23 @@ impl Socket {
 
     /// This call goes to sleep.
     pub(crate) fn sleeps(&self) -> Asleep<'_> {
+        SLEEPS.set(SLEEPS.get() + 1);
         self.asleep.fetch_add(1, Ordering::SeqCst);
         Asleep(&self.asleep)
     }
 
     /// `fd` is about to be closed. Over TCP a call that is under way goes on with the socket, which ends with the last
-    /// of them (close(2)): they get a descriptor of their own.
+    /// of them (close(2)): they get a descriptor of their own. Nobody knows whether a call that this thread was in goes
+    /// on: the connection ends for it now.
     fn keep_for_others(&self, fd: c_int) {
+        // A call that begins counts itself, and then looks whether the descriptor is this connection's still.
+        fence(Ordering::SeqCst);
         let others = || {
             let closing = self.leaving.load(Ordering::SeqCst);
             self.users.load(Ordering::SeqCst).saturating_sub(closing)
         };
         let counted = self.generation.load(Ordering::Relaxed) == process::generation();
-        if others() == 0 || !counted || !self.is_attached() {
+        if others() == 0 || !counted || SLEEPS.get() > 0 || !self.is_attached() {
             return;
         }
         if self.kept.load(Ordering::SeqCst) == NONE {
@@ -311,8 +323,10 @@ impl Socket {
         }
         self.closing.store(true, Ordering::Release);
         let begin = sys::now();
-        // A handler of a signal may have interrupted such a call.
-        while others() > self.asleep.load(Ordering::SeqCst) && sys::now() - begin < LONGEST {
+        while others() > self.asleep.load(Ordering::SeqCst)
+            && !self.young.is_within()
+            && sys::now() - begin < LONGEST
+        {
             sys::yield_now();
         }
     }
@@ -374,7 +388,7 @@ impl Socket {
         if !over {
             return;
         }
-        if kept != NONE
+        if kept >= 0
             && let Some(session) = self.session()
         {
             super::stream::closed(&session);
@@ -596,7 +610,7 @@ impl Drop for Left {
     fn drop(&mut self) {
         self.held.leaving.fetch_sub(1, Ordering::SeqCst);
         if self.last
-            && self.held.kept.load(Ordering::SeqCst) == NONE
+            && self.held.kept.load(Ordering::SeqCst) < 0
             && let Some(session) = self.held.session()
         {
             super::stream::closed(&session);
@@ -622,8 +636,9 @@ pub(crate) fn forget(fd: c_int) -> Option<Left> {
             left.last = socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1;
             if left.last {
                 said::ended(socket);
-                if socket.kept.load(Ordering::SeqCst) == NONE {
+                if socket.kept.load(Ordering::SeqCst) < 0 {
                     offer::leave(socket, fd);
+                    socket.kept.store(LOST, Ordering::SeqCst);
                 }
                 socket.closing.store(true, Ordering::Release);
             }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use transom_switch::layout::Side;
 
 use super::epoll::{self, Switch};
-use super::lock::Locked;
+use super::lock::{self, Locked};
 use super::mutex::Mutex;
 use super::offer::{self, Outcome};
 use super::said::{Reason, Why};
@@ -309,6 +309,14 @@ impl Young {
     #[inline]
     pub(crate) fn receiving<'a>(&'a self, shared: &'a AtomicU32) -> Result<Direction<'a>, Errno> {
         self.lock(|words| &words.receiving, shared)
+    }
+
+    /// Whether this thread has a lock of the end, and is in a handler of a signal.
+    pub(crate) fn is_within(&self) -> bool {
+        let me = lock::thread();
+        self.words().is_some_and(|words| {
+            [&words.sending, &words.receiving].into_iter().any(|word| lock::is_held_by(word, me))
+        })
     }
 
     /// A process that does not share these words may get the connection.

@@ -505,6 +505,59 @@ fn cancelled_threads_end_in_calls_that_sleep() {
     assert_eq!(switched, tcp);
 }
 
+/// A handler of a signal leaves a call by `siglongjmp`: the connection goes on, and ends when its descriptor is closed.
+const JUMPS: &str = r#"
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+static sigjmp_buf back;
+static void rings(int number) { siglongjmp(back, number); }
+int main(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    char b[99];
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    bind(l, (void *)&at, size); listen(l, 5); getsockname(l, (void *)&at, &size);
+    signal(SIGALRM, rings);
+    /* In recv on a word, in recv in the kernel, in poll. */
+    for (int turn = 0; turn < 3; turn++) {
+        int c = socket(AF_INET, SOCK_STREAM, 0);
+        connect(c, (void *)&at, size);
+        int s = accept(l, 0, 0);
+        for (int i = 0; i < 45; i++) { send(c, "x", 1, 0); recv(s, b, 1, 0); send(s, "y", 1, 0); recv(c, b, 1, 0); }
+        struct pollfd there = {s, POLLIN, 0};
+        struct itimerval time = {{0, 0}, {0, turn == 0 ? 20000 : 200000}};
+        if (!sigsetjmp(back, 1)) {
+            setitimer(ITIMER_REAL, &time, 0);
+            if (turn == 2) poll(&there, 1, -1); else recv(s, b, 1, 0);
+        }
+        send(c, "abc", 3, 0);
+        long some = recv(s, b, 9, 0), more = send(s, "de", 2, 0), all = recv(c, b, 9, 0);
+        close(s);
+        printf("%ld %ld %ld, the end %ld\n", some, more, all, recv(c, b, 9, 0));
+        close(c);
+    }
+}
+"#;
+
+#[test]
+fn a_call_that_is_left_by_a_jump_keeps_no_connection() {
+    if !there(&["cc"]) {
+        return;
+    }
+    let program = compiled("jumps", JUMPS, &[]);
+    for switched in [false, true] {
+        let output = command(program.to_str().unwrap(), switched).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said, "3 2 2, the end 0\n".repeat(3), "{switched}");
+    }
+}
+
 /// How many connections were switched, and why others were not.
 #[test]
 fn a_process_says_at_its_end_what_has_become_of_its_connections() {
