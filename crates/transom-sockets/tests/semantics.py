@@ -1608,12 +1608,17 @@ def what_a_stream_holds_back_goes_where_its_descriptor_goes():
     room = ctypes.create_string_buffer(1000); libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), room, 0, 1000); libc.printf(b"held back "); os.dup2(c.fileno(), 1); libc.printf(b"and %d;", 7); libc.fflush(None); out = recv_exactly(s, 16).decode()
     os.dup2(keep, 1); c.close(); return out, attempt(s.recv, 9)
 
-def another(l, n):
+def young(l, n):
     """A connection whose first end has the number n, which is free."""
     d = socket.socket()
     if d.fileno() != n:
         os.dup2(d.fileno(), n); d.close(); d = socket.socket(fileno=n)
-    d.connect(l.getsockname()); r, _ = l.accept(); warm(d, r)
+    d.connect(l.getsockname()); r, _ = l.accept()
+    return d, r
+
+def another(l, n):
+    """As young, and one that has lasted."""
+    d, r = young(l, n); warm(d, r)
     return d, r
 
 def exchanged(d, r):
@@ -1648,6 +1653,14 @@ def a_poll_whose_descriptor_another_thread_closes():
     t = threading.Thread(target=lambda: out.append(polled(s, select.POLLIN, 300))); t.start()
     time.sleep(0.02); os.close(s.detach()); t.join()
     return out
+
+@scenario
+def a_poll_takes_nothing_of_what_its_number_names_next():
+    l = listener(); c, s = pair(); n = s.fileno(); out = []; p = select.poll(); p.register(s, select.POLLIN); p.register(l, select.POLLIN)
+    p.poll(1); c.sendall(b"z"); s.recv(1)  # A doorbell lies unread.
+    t = threading.Thread(target=lambda: out.append(polled(s, select.POLLIN, 300))); t.start()
+    time.sleep(0.01); os.close(s.detach()); d, r = young(l, n); r.sendall(b"k" * 9); t.join()
+    return out + [attempt(recv_exactly, d, 9)]
 
 @scenario
 def a_descriptor_is_closed_under_a_recv_that_has_a_duplicate():
