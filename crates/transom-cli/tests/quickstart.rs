@@ -4,6 +4,11 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use transom::{Adapter, ErrorKind};
+
 use common::{ran, run, transom};
 
 /// A file of bytes that are not all alike; removed when dropped.
@@ -192,4 +197,29 @@ fn without_a_thread_a_sentence_says_so() {
         assert!(said.starts_with("transom: "), "{most}: {said}");
     }
     assert!(failed > 0, "the limit does not hold");
+}
+
+/// Every user of this host can connect to the owner while the tour lasts; the file is for its reader.
+#[test]
+fn the_owner_lends_its_file_to_the_process_that_has_started_it_alone() {
+    let sample = Sample::new("owner", 5000);
+    let mut command = transom();
+    command.args(["quickstart-owner", sample.path()]);
+    let mut owner = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let at = ready["address"].as_str().unwrap().parse().unwrap();
+    let key: Vec<u8> = serde_json::from_value(ready["key"].clone()).unwrap();
+    let adapter = Adapter::route_to(at).unwrap();
+    let connect = |key: &[u8]| adapter.connect(at).private_data(key).receives(4, 1024).wait();
+    let mut other = key.clone();
+    other[15] ^= 1;
+    for wrong in [&[][..], &key[..15], &other] {
+        assert_eq!(connect(wrong).unwrap_err().kind(), ErrorKind::Rejected);
+    }
+    drop(connect(&key).unwrap());
+    drop(owner.stdin.take());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
 }

@@ -32,10 +32,17 @@ pub(crate) fn run(args: &OwnerArgs) -> Outcome {
     drop(copy);
 
     let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
-    print_line(&Ready { address: listener.address(), digest, bytes })?;
+    let seed = transom_engine::raw::random_seed().map_err(system("random bytes"))?;
+    let mut key = [0; 16];
+    key.iter_mut().zip(seed).for_each(|(to, from)| *to = from);
+    print_line(&Ready { address: listener.address(), key, digest, bytes })?;
     let lender = Arc::new(Lender { adapter, file, bytes, record: Mutex::new(()) });
     loop {
         let incoming = listener.next().wait()?;
+        if incoming.private_data() != key {
+            let _ = incoming.reject(&[]);
+            continue;
+        }
         let lender = Arc::clone(&lender);
         // A thread per connection: the reader holds two of them once.
         let serve = move || {

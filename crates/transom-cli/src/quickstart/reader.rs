@@ -94,7 +94,10 @@ pub(super) fn tour(file: &Path, path: PathArg, screen: &mut Screen) -> Outcome<T
     let (bytes, size) = (ready.bytes, usize::try_from(ready.bytes).unwrap_or(0));
     screen.opening(&file.display().to_string(), bytes, &ready.digest, owner.child.id());
     let adapter = path.apply(Adapter::options()).route_to(ready.address)?;
-    let connect = || adapter.connect(ready.address).reads(16).receives(4, 1024).wait();
+    let connect = || {
+        let connect = adapter.connect(ready.address).private_data(&ready.key);
+        connect.reads(16).receives(4, 1024).wait()
+    };
 
     let peer = connect()?;
     let info = peer.info();

@@ -64,6 +64,9 @@ impl Lent {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ready {
     pub(super) address: std::net::SocketAddr,
+    /// The private data of the reader's connections. Every user of this host may connect, and only the process that
+    /// has started the owner knows it.
+    pub(super) key: [u8; 16],
     pub(super) digest: String,
     pub(super) bytes: u64,
 }
