@@ -24,7 +24,7 @@ use inbound::Inbound;
 use outbound::Outbound;
 use setup::RequestTerms;
 
-/// An iWARP connection as a [`Wire`]: bytes in, events out; messages in, frames out.
+/// An iWARP connection as a [`Wire`](transom_wire::Wire): bytes in, events out; messages in, frames out.
 #[derive(Debug)]
 pub struct Stream {
     config: Config,

@@ -27,7 +27,7 @@ struct Pending {
     credit_wanted: bool,
 }
 
-/// A connection between two processes as a [`Wire`]: records in, events out; messages in, records
+/// A connection between two processes as a [`Wire`](transom_wire::Wire): records in, events out; messages in, records
 /// out.
 #[derive(Debug)]
 pub struct Channel {
