@@ -5,8 +5,9 @@
 //! sleep that is cancelled ends with `EINTR`, the call returns to its outermost frame, which has nothing to give back
 //! any more, and ends the thread from there ([`point`]).
 //!
-//! Who cancels counts, and then looks for the thread among those that sleep; who goes to sleep says so, and then looks
-//! whether the count is that of the start of its call. So one of them sees the other.
+//! The thread that cancels raises a count, and then looks for the other one among those that sleep. A thread that goes
+//! to sleep enters itself there, and then compares the count with that of the start of its call. At least one of the
+//! two sees the other.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -89,7 +90,7 @@ pub(crate) fn asleep<T>(sleep: impl FnOnce() -> Result<T, Errno>) -> Result<T, E
     if CANCELS.load(Ordering::SeqCst) != SEEN.get() { Err(libc::EINTR) } else { sleep() }
 }
 
-/// This call must not end before it is done: it sleeps on, whoever was cancelled.
+/// This call must not end before it is done: cancels until now do not wake it.
 pub(crate) fn goes_on() {
     SEEN.set(CANCELS.load(Ordering::SeqCst));
 }

@@ -228,8 +228,8 @@ fn push_in_vain(
     (done, wanted): (usize, usize),
 ) -> Result<usize, Errno> {
     if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
-        // These bytes are on their way before the answer comes: the reset by which the kernel wakes whoever waits for
-        // the connection.
+        // Over TCP these bytes leave before the peer's reset arrives, and the reset wakes the threads that wait for the
+        // connection.
         doorbell(session, fd);
         return Ok((wanted - done).min(PIECE));
     }
