@@ -1,4 +1,4 @@
-//! How much memory bytes that nobody has read may take, beside the 272 KiB that each connection may have.
+//! A bound for the memory of bytes that nobody has read, beside the 272 KiB that each connection may have.
 //!
 //! TCP bounds its buffers for all connections together (`tcp_mem` of tcp(7)), and what it takes of a control group's
 //! memory ends no process of it. Pages of the large rings could, so that a process with many peers that do not read gets
@@ -32,7 +32,8 @@ pub(crate) fn allows(ring: usize, bytes: usize) -> bool {
     let fits = |taken: u64| taken.saturating_add(bytes as u64) <= most;
     if !fits(TAKEN.load(Ordering::Relaxed)) {
         let (now, last) = (sys::now(), COUNTED.load(Ordering::Relaxed));
-        if last != 0 && now - last < APART {
+        // Another thread may have counted since.
+        if last != 0 && now.saturating_sub(last) < APART {
             return false;
         }
         COUNTED.store(now, Ordering::Relaxed);
