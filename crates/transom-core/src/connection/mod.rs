@@ -153,7 +153,7 @@ pub struct Connection {
     phase: ConnectionPhase,
     attention: Attention,
     execution: Option<Execution>,
-    /// The byte of this side's front for the peer's ([`StartUp::set_front_byte`]).
+    /// The byte of this side's front for the peer's ([`set_front_byte`](transom_wire::StartUp::set_front_byte)).
     front_byte: Option<u8>,
     facts: Option<Facts>,
     ended: Option<End>,
