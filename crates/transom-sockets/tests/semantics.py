@@ -1649,17 +1649,18 @@ def a_send_goes_on_whose_descriptor_another_thread_closes():
 
 @scenario
 def a_poll_whose_descriptor_another_thread_closes():
-    c, s = pair(); out = []
-    t = threading.Thread(target=lambda: out.append(polled(s, select.POLLIN, 300))); t.start()
-    time.sleep(0.02); os.close(s.detach()); t.join()
+    c, s = pair(); n = s.fileno(); out = []; begun = threading.Event()
+    t = threading.Thread(target=lambda: (begun.set(), out.append(polled(n, select.POLLIN, 1000)))); t.start()
+    begun.wait(); time.sleep(0.02); os.close(s.detach()); t.join()
     return out
 
 @scenario
 def a_poll_takes_nothing_of_what_its_number_names_next():
     l = listener(); c, s = pair(); n = s.fileno(); out = []; p = select.poll(); p.register(s, select.POLLIN); p.register(l, select.POLLIN)
     p.poll(1); c.sendall(b"z"); s.recv(1)  # A doorbell lies unread.
-    t = threading.Thread(target=lambda: out.append(polled(s, select.POLLIN, 300))); t.start()
-    time.sleep(0.01); os.close(s.detach()); d, r = young(l, n); r.sendall(b"k" * 9); t.join()
+    begun = threading.Event()
+    t = threading.Thread(target=lambda: (begun.set(), out.append(polled(n, select.POLLIN, 1000)))); t.start()
+    begun.wait(); time.sleep(0.02); os.close(s.detach()); d, r = young(l, n); r.sendall(b"k" * 9); t.join()
     return out + [attempt(recv_exactly, d, 9)]
 
 @scenario
