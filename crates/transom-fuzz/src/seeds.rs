@@ -314,8 +314,7 @@ fn upgrades() -> Vec<Vec<u8>> {
             let who = dice.roll(4) as u8;
             let say = |input: &mut Vec<u8>, dice: &mut Dice| {
                 let form = if dice.roll(3) == 0 { dice.roll(8) } else { 4 } + dice.roll(2) * 128;
-                let memory = if dice.roll(4) == 0 { dice.roll(32) } else { 0 };
-                input.extend([form as u8, dice.roll(8) as u8, memory as u8]);
+                input.extend([form as u8, dice.roll(8) as u8]);
                 input.extend([(); 3].map(|()| dice.roll(256) as u8).iter().take(form % 2));
             };
             match number % 5 {

@@ -1,7 +1,7 @@
-//! Other processes of this host at the upgrade socket where memory is handed over, and on the TCP
-//! connection that names it: any user, any bytes, any descriptor, at any time. Only harmless memory of a
-//! user that may share is ever mapped, and the connection that knows its nonce gets it; no well-formed
-//! offer of such a user is turned away in time.
+//! Other processes of this host at the upgrade socket where they offer to share memory, and on the TCP
+//! connection that names an offer: any user, any bytes, at any time. Only a user that may share is ever
+//! believed, and the connection that knows its nonce gets it; no well-formed offer of such a user is turned
+//! away in time.
 //!
 //! Input: one byte of options, then steps.
 
@@ -11,8 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use transom_process::upgrade::{
-    Answer, MemoryFacts, NONCE, Offerer, Opening, PeerUser, PendingOffers, QUESTION, UpgradeOffer,
-    question,
+    Answer, NONCE, Offerer, Opening, PeerUser, PendingOffers, QUESTION, UpgradeOffer, question,
 };
 use transom_wire::Time;
 
@@ -20,32 +19,14 @@ use crate::Input;
 
 /// Options: other users are welcome, if both sides say so.
 pub(crate) const OTHERS: u8 = 1;
-/// Size that memory must have.
-const SIZE: u64 = 0x11_0000;
-
-/// A guest's message, and the memory that comes with it.
-type Message = (Vec<u8>, Option<Handle>);
-
 /// A process at the upgrade socket.
 struct Guest {
     number: usize,
     who: PeerUser,
-    says: Rc<RefCell<Option<Message>>>,
+    says: Rc<RefCell<Option<Vec<u8>>>>,
     /// How many are let in: each has a descriptor of ours.
     here: Rc<Cell<usize>>,
 }
-
-/// A descriptor that was handed over, as the kernel describes it.
-#[derive(Clone)]
-struct Handle {
-    facts: MemoryFacts,
-    number: usize,
-    /// The model's answer to whether it may be mapped.
-    may_be_mapped: bool,
-}
-
-/// A mapping: of the descriptor of which guest.
-struct Mapping(usize);
 
 impl Drop for Guest {
     fn drop(&mut self) {
@@ -54,23 +35,15 @@ impl Drop for Guest {
 }
 
 impl Offerer for Guest {
-    type Handle = Handle;
-    type Memory = Mapping;
-
     fn who(&self) -> PeerUser {
         self.who
     }
 
-    fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Handle>)> {
-        let (bytes, handle) = self.says.borrow_mut().take()?;
+    fn receive(&self, into: &mut [u8]) -> Option<usize> {
+        let bytes = self.says.borrow_mut().take()?;
         let count = bytes.len().min(into.len());
         into[..count].copy_from_slice(&bytes[..count]);
-        Some((count, handle))
-    }
-
-    fn adopt(handle: Handle) -> Option<Mapping> {
-        assert!(handle.may_be_mapped, "looked at the memory of one who is not welcome");
-        handle.facts.check(SIZE).ok().map(|()| Mapping(handle.number))
+        Some(count)
     }
 }
 
@@ -79,10 +52,10 @@ struct Known {
     number: usize,
     who: PeerUser,
     since: Time,
-    says: Rc<RefCell<Option<Message>>>,
+    says: Rc<RefCell<Option<Vec<u8>>>>,
     /// The guest has said something.
     said: bool,
-    /// Under which nonce its memory can be had, once it has said the right thing.
+    /// Under which nonce it can be claimed, once it has said the right thing.
     nonce: Option<[u8; NONCE]>,
 }
 
@@ -166,8 +139,8 @@ impl Model {
 
     /// A guest among the last few says something.
     fn say(&mut self, back: u8, input: &mut Input<'_>) {
-        let [form, which, memory] = [(); 3].map(|()| input.byte().unwrap_or(0));
-        let mut bytes = [&b"TRANSOM4"[..], &nonce(which), &[form >> 7]].concat();
+        let [form, which] = [(); 2].map(|()| input.byte().unwrap_or(0));
+        let mut bytes = [&b"TRANSOM5"[..], &nonce(which), &[form >> 7]].concat();
         match form % 8 {
             0 => bytes.truncate(usize::from(input.byte().unwrap_or(0)) % 26),
             1 => bytes[usize::from(which) % 25] ^= input.byte().unwrap_or(1),
@@ -181,22 +154,14 @@ impl Model {
             return;
         }
         known.said = true;
-        let wrong = if memory & 8 == 0 { 0 } else { memory & 7 };
-        let facts = MemoryFacts {
-            keeps_its_size: wrong & 1 == 0,
-            is_ordinary: wrong & 2 == 0,
-            size: if wrong & 4 == 0 { SIZE } else { SIZE - 4096 },
-            held: 0,
-        };
         let right = bytes.len() >= 25
-            && bytes[..8] == *b"TRANSOM4"
+            && bytes[..8] == *b"TRANSOM5"
             && (bytes[24] == 1 || bytes[24] == 0)
             && (known.who == PeerUser::SameUser || bytes[24] == 1);
-        let handle = Handle { facts, number: known.number, may_be_mapped: right };
-        if right && memory & 16 == 0 && wrong == 0 {
+        if right {
             known.nonce = bytes[8..24].try_into().ok();
         }
-        *known.says.borrow_mut() = Some((bytes, (memory & 16 == 0).then_some(handle)));
+        *known.says.borrow_mut() = Some(bytes);
     }
 
     fn claim(&mut self, which: u8) {
@@ -208,8 +173,7 @@ impl Model {
             None => assert!(claimed.is_none(), "of nobody who was to be believed"),
             Some(at) => {
                 let known = self.known.remove(at).unwrap();
-                let (Mapping(of), guest) = claimed.unwrap();
-                assert_eq!((of, guest.number), (known.number, known.number));
+                assert_eq!(claimed.unwrap().number, known.number);
             }
         }
     }

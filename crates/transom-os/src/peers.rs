@@ -32,19 +32,32 @@ pub fn peer(socket: impl AsFd) -> std::io::Result<Peer> {
     Ok(Peer { user: found.uid, process })
 }
 
-/// Have the kernel refuse descriptors that are sent to this socket (SO_PASSRIGHTS, Linux 6.16): EPERM at their
-/// sender. They may take as long to close as that one likes. A connection that comes to a listener inherits it.
+/// Have the kernel refuse descriptors that are sent to this socket from now on (SO_PASSRIGHTS, Linux 6.16): EPERM
+/// at their sender. They may take as long to close as that one likes. A connection that comes to a listener
+/// inherits it.
 ///
 /// # Errors
 /// Of the system, which may be older.
 pub fn refuse_descriptors(socket: impl AsFd) -> std::io::Result<()> {
+    pass_descriptors(socket, false)
+}
+
+/// Have the kernel let descriptors through to this socket from now on.
+///
+/// # Errors
+/// Of the system, which may be older than [`refuse_descriptors`], and lets them through.
+pub fn take_descriptors(socket: impl AsFd) -> std::io::Result<()> {
+    pass_descriptors(socket, true)
+}
+
+fn pass_descriptors(socket: impl AsFd, pass: bool) -> std::io::Result<()> {
     /// `asm-generic/socket.h`.
     const SO_PASSRIGHTS: libc::c_int = 83;
-    let off: libc::c_int = 0;
+    let pass = libc::c_int::from(pass);
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: an integer that lives as long as the call.
     let done = unsafe {
-        let (fd, from) = (socket.as_fd().as_raw_fd(), (&raw const off).cast());
+        let (fd, from) = (socket.as_fd().as_raw_fd(), (&raw const pass).cast());
         libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, from, length)
     };
     if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }

@@ -2,11 +2,14 @@
 //! believes; without a system call. `transom-engine` has the sockets and the mappings (its
 //! `driver/link/upgrade.rs` has the whole sequence).
 //!
-//! The active side hands memory over at the *upgrade socket* beside the peer's port: an [`UpgradeOffer`]
-//! with a nonce, and a descriptor. Then it says the nonce on the TCP connection ([`question`]). The passive
-//! side keeps offers as [`PendingOffers`], and [claims](PendingOffers::claim) the one made under that nonce.
-//! Every process of this host can offer anything, so all that is believed is what the kernel says: whose
-//! process it is ([`PeerUser`]), and what the memory is like ([`MemoryFacts`]).
+//! The active side offers to share memory at the *upgrade socket* beside the peer's port: an [`UpgradeOffer`]
+//! with a nonce. Then it says the nonce on the TCP connection ([`question`]). The passive side keeps offers as
+//! [`PendingOffers`], [claims](PendingOffers::claim) the one made under that nonce, and hands memory over to its
+//! offerer. Every process of this host can offer and answer anything, so all that is believed is what the kernel
+//! says: whose process it is ([`PeerUser`]), and what the memory is like ([`MemoryFacts`]).
+//!
+//! Descriptors go to a side that knows already whose process sends them. So no side has to let those of another
+//! user through, which may take as long to close as their sender likes.
 
 use std::time::Duration;
 
@@ -26,11 +29,11 @@ const ASK: [u8; 16] = *b"Transom process1";
 pub const QUESTION: usize = ASK.len() + NONCE;
 /// An answer: this, and what it is.
 const ANSWER: [u8; 15] = *b"Transom process";
-/// An offer: this, the nonce, and whether other users may share. The figure is the layout's: a side with another
-/// one sees no offer, and takes TCP.
-const MAGIC: [u8; 8] = *b"TRANSOM4";
+/// An offer: this, the nonce, and whether other users may share. The figure is that of the layout and of who hands
+/// over: a side with another one sees no offer, and takes TCP.
+const MAGIC: [u8; 8] = *b"TRANSOM5";
 
-/// The first bytes of an active side on its TCP connection, once it has handed memory over.
+/// The first bytes of an active side on its TCP connection, once it has made its offer.
 #[must_use]
 pub fn question(nonce: &Nonce) -> Vec<u8> {
     [ASK, *nonce].concat()
@@ -65,7 +68,7 @@ impl Opening {
 /// The passive side's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Start-up goes on in the rings.
+    /// Start-up goes on in the rings: memory has been handed over.
     Yes,
     /// Start-up goes on over TCP.
     No,
@@ -100,7 +103,7 @@ impl Answer {
     }
 }
 
-/// The bytes that come with the descriptor of the offered memory.
+/// An offer to share memory, as the active side makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpgradeOffer {
     /// The nonce that the TCP connection will name.
@@ -162,7 +165,7 @@ impl PeerUser {
     }
 }
 
-/// The properties of offered memory, as the kernel reports them.
+/// The properties of memory that was handed over, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFacts {
     /// The memory can neither shrink nor grow, and no process can change that. (A mapping that shrinks faults;
@@ -216,35 +219,26 @@ impl MemoryFacts {
 
 /// A process that has connected to the upgrade socket.
 pub trait Offerer {
-    /// A descriptor.
-    type Handle;
-    /// A mapping.
-    type Memory;
-
     /// The user of that process.
     fn who(&self) -> PeerUser;
 
-    /// How many bytes it says (as many as fit), and what comes with them. `None`: nothing yet. If it
-    /// has gone, it says nothing: no bytes.
-    fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Self::Handle>)>;
-
-    /// Map the offered memory, if that [is harmless](MemoryFacts::check).
-    fn adopt(handle: Self::Handle) -> Option<Self::Memory>;
+    /// How many bytes it says (as many as fit). `None`: nothing yet. If it has gone, it says nothing: no bytes.
+    fn receive(&self, into: &mut [u8]) -> Option<usize>;
 }
 
 #[derive(Debug)]
-struct PendingOffer<V, M> {
+struct PendingOffer<V> {
     offerer: V,
-    offered: Option<(Nonce, M)>,
+    offered: Option<Nonce>,
     since: Time,
 }
 
-/// Offers whose TCP connection has not named them yet. Each holds a descriptor of ours, or a mapping, so
-/// they are few, and none stays long. A connection whose offer has gone takes TCP.
+/// Offers whose TCP connection has not named them yet. Each holds a descriptor of ours, so they are few, and none
+/// stays long. A connection whose offer has gone takes TCP.
 #[derive(Debug)]
-pub struct PendingOffers<V: Offerer> {
+pub struct PendingOffers<V> {
     others: bool,
-    waiting: Vec<PendingOffer<V, V::Memory>>,
+    waiting: Vec<PendingOffer<V>>,
 }
 
 impl<V: Offerer> PendingOffers<V> {
@@ -293,40 +287,28 @@ impl<V: Offerer> PendingOffers<V> {
         self.waiting.push(PendingOffer { offerer, offered: None, since: now });
     }
 
-    /// The memory that was offered under this nonce, and its offerer.
-    pub fn claim(&mut self, nonce: &Nonce) -> Option<(V::Memory, V)> {
+    /// The process that has offered to share memory under this nonce, and may.
+    pub fn claim(&mut self, nonce: &Nonce) -> Option<V> {
         // The process of this nonce made its offer before it asked. Others may still be about to.
         let others = self.others;
         self.waiting.retain_mut(|offer| {
             if offer.offered.is_none() {
                 let mut bytes = [0; UpgradeOffer::LENGTH];
-                let Some((count, handle)) = offer.offerer.receive(&mut bytes) else { return true };
+                let Some(count) = offer.offerer.receive(&mut bytes) else { return true };
                 let said = bytes.get(..count).unwrap_or_default();
-                offer.offered = accept_offer::<V>(offer.offerer.who(), others, said, handle);
+                offer.offered = accept_offer(offer.offerer.who(), others, said);
             }
             offer.offered.is_some()
         });
-        let is_it = |offer: &PendingOffer<V, V::Memory>| {
-            offer.offered.as_ref().is_some_and(|(known, _)| known == nonce)
-        };
-        let at = self.waiting.iter().position(is_it)?;
-        let PendingOffer { offerer, offered, .. } = self.waiting.remove(at);
-        Some((offered?.1, offerer))
+        let at = self.waiting.iter().position(|offer| offer.offered.as_ref() == Some(nonce))?;
+        Some(self.waiting.remove(at).offerer)
     }
 }
 
-/// Judge one offer. Nothing is mapped for a user that may not share, or for malformed bytes.
-fn accept_offer<V: Offerer>(
-    who: PeerUser,
-    others: bool,
-    said: &[u8],
-    handle: Option<V::Handle>,
-) -> Option<(Nonce, V::Memory)> {
+/// Judge one offer: its nonce, unless its user may not share or its bytes are malformed.
+fn accept_offer(who: PeerUser, others: bool, said: &[u8]) -> Option<Nonce> {
     let offer = UpgradeOffer::parse(said)?;
-    if !who.may_share(others && offer.others) {
-        return None;
-    }
-    Some((offer.nonce, V::adopt(handle?)?))
+    who.may_share(others && offer.others).then_some(offer.nonce)
 }
 
 #[cfg(test)]

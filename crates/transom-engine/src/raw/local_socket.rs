@@ -20,7 +20,7 @@ impl LocalPlace {
     /// # Errors
     /// `SharingViolation` if another process has it; `InsufficientResources`.
     pub fn open(name: &str) -> Result<LocalPlace> {
-        sys::LocalListener::open(name, sys::Descriptors::Refused)
+        sys::LocalListener::open(name)
             .map(LocalPlace)
             .map_err(|e| Error::link(e, &format!("have the place {name}")))
     }
@@ -46,7 +46,7 @@ impl LocalSocket {
         const PAUSE: Duration = Duration::from_millis(1);
         let end = sys::now().after(limit);
         loop {
-            match sys::Local::connect(name, sys::Descriptors::Refused) {
+            match sys::Local::connect(name) {
                 Ok(local) => return Ok(LocalSocket(local)),
                 Err(sys::IoError::NotNow) if sys::now() < end => sys::pause(PAUSE),
                 Err(e) => return Err(Error::link(e, &format!("go to the place {name}"))),

@@ -5,11 +5,15 @@
 //! Names are abstract: nothing is left behind in a file system, and they reach as far as the network
 //! namespace does.
 //!
-//! Another process can put descriptors into each of these sockets at any time (SCM_RIGHTS), and the last
-//! close of one may take as long as that process likes. So each is closed by the thread for releases, and
-//! bytes are taken out of one only once it is known that none comes with them, or once there is a copy
-//! of it: [`Local::receive_handover`]. Bytes out of band are taken in line (SO_OOBINLINE), because a look
-//! would pass over them and what comes with them.
+//! The last close of a descriptor may take as long as its sender likes, and a file of a FUSE file system
+//! keeps the process itself from ending, killed or not, as long as its server is silent. So the kernel lets no
+//! descriptor through to these sockets (SO_PASSRIGHTS, Linux 6.16) until this side knows who is at the other end and
+//! [takes](Local::take_descriptors) them.
+//!
+//! That process, and with an older kernel every other one, can put descriptors there at any time (SCM_RIGHTS).
+//! So each socket is closed by the thread for releases, and bytes are taken out of one only once it is known that
+//! none comes with them, or once there is a copy of it: [`Local::receive_handover`]. Bytes out of band are taken in
+//! line (SO_OOBINLINE), because a look would pass over them and what comes with them.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -28,22 +32,11 @@ use super::{Fd, IoError, perturb};
 
 type Result<T> = std::result::Result<T, IoError>;
 
-/// Whether descriptors come through a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Descriptors {
-    /// Descriptors may come.
-    Taken,
-    /// None is wanted, and none can be put there, where the kernel knows how to prevent it.
-    Refused,
-}
-
-fn socket(descriptors: Descriptors) -> Result<Fd> {
+fn socket() -> Result<Fd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = Fd::from(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?);
-    if descriptors == Descriptors::Refused {
-        // A descriptor that comes nevertheless, with Linux before 6.16, is released as any.
-        let _ = transom_os::peers::refuse_descriptors(&fd);
-    }
+    // A descriptor that comes nevertheless, with Linux before 6.16, is released as any.
+    let _ = transom_os::peers::refuse_descriptors(&fd);
     Ok(fd.foreign())
 }
 
@@ -58,17 +51,17 @@ pub(crate) struct LocalListener(Fd);
 
 impl LocalListener {
     /// Open a listener that peers find by `name`.
-    pub(crate) fn open(name: &str, descriptors: Descriptors) -> Result<LocalListener> {
-        let fd = socket(descriptors)?;
+    pub(crate) fn open(name: &str) -> Result<LocalListener> {
+        let fd = socket()?;
         net::bind(&fd, &named(name)?)?;
         net::listen(&fd, 1024)?;
         Ok(LocalListener(fd))
     }
 
     /// Open a listener at `path`, where a folder has to keep others away. Peers can connect from
-    /// the first moment at which the path exists, and hand over nothing.
+    /// the first moment at which the path exists.
     pub(crate) fn open_at(path: &Path) -> Result<LocalListener> {
-        let fd = socket(Descriptors::Refused)?;
+        let fd = socket()?;
         let unready = path.with_extension("new");
         net::bind(&fd, &SocketAddrUnix::new(&unready)?)?;
         net::listen(&fd, 64)?;
@@ -160,11 +153,11 @@ impl Local {
     }
 
     /// Connect to the listener that has `name`. Never waits.
-    pub(crate) fn connect(name: &str, descriptors: Descriptors) -> Result<Local> {
+    pub(crate) fn connect(name: &str) -> Result<Local> {
         if is_full() {
             return Err(IoError::Exhausted);
         }
-        let fd = socket(descriptors)?;
+        let fd = socket()?;
         net::connect(&fd, &named(name)?)?;
         Local::new(fd)
     }
@@ -177,6 +170,16 @@ impl Local {
     /// The process at the other end, of the same moment.
     pub(crate) fn process(&self) -> Option<u32> {
         transom_os::peers::peer(&self.0).ok()?.process
+    }
+
+    /// Let descriptors through from now on: the other side is known.
+    pub(crate) fn take_descriptors(&self) {
+        let _ = transom_os::peers::take_descriptors(&self.0);
+    }
+
+    /// Let none through any more. Those that lie there are taken as before.
+    pub(crate) fn refuse_descriptors(&self) {
+        let _ = transom_os::peers::refuse_descriptors(&self.0);
     }
 
     /// Send `bytes` (few: they fit) and a descriptor.
@@ -201,6 +204,18 @@ impl Local {
             _ => 0,
         };
         Ok((taken, fd))
+    }
+
+    /// A descriptor that is of no use but for its place: one that comes has it when this process has no other.
+    pub(crate) fn reserve_place(&self) -> Result<Fd> {
+        Ok(Fd::from(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?).foreign())
+    }
+
+    /// Receive what was handed over with one byte, at the place of `reserved`.
+    pub(crate) fn receive_at(&self, mut reserved: Fd) -> Result<Fd> {
+        reserved.close_here(); // this socket stays open, so that nothing is released
+        drop(reserved);
+        self.receive_handover(&mut [0])?.1.ok_or(IoError::Forbidden)
     }
 
     /// The bytes that [`Local::receive_handover`] takes next, and a copy of the descriptor with them. Nothing
@@ -299,8 +314,8 @@ mod tests {
 
     fn pair(name: &str) -> (LocalListener, Local, Local) {
         let name = format!("transom-test/{name}/{}", std::process::id());
-        let listener = LocalListener::open(&name, Descriptors::Taken).unwrap();
-        let active = Local::connect(&name, Descriptors::Taken).unwrap();
+        let listener = LocalListener::open(&name).unwrap();
+        let active = Local::connect(&name).unwrap();
         let passive = listener.accept().unwrap();
         (listener, active, passive)
     }
@@ -310,15 +325,15 @@ mod tests {
         let (listener, active, passive) = pair("user");
         assert_eq!((active.user(), passive.user()), (Some(user()), Some(user())));
         assert_eq!(listener.accept().unwrap_err(), IoError::NotNow);
-        let nobody = Local::connect("transom-test/nobody-listens-here", Descriptors::Taken);
+        let nobody = Local::connect("transom-test/nobody-listens-here");
         assert_eq!(nobody.unwrap_err(), IoError::Refused);
     }
 
     #[test]
     fn a_socket_that_wants_no_descriptors_gets_none() {
         let name = format!("transom-test/refused/{}", std::process::id());
-        let listener = LocalListener::open(&name, Descriptors::Refused).unwrap();
-        let active = Local::connect(&name, Descriptors::Refused).unwrap();
+        let listener = LocalListener::open(&name).unwrap();
+        let active = Local::connect(&name).unwrap();
         let (one, _two) = rustix::pipe::pipe().unwrap();
         let one = Fd::from(one);
         // The connection that waits to be accepted, and both ends behind that.
@@ -334,13 +349,21 @@ mod tests {
         assert_eq!(active.receive_within(&mut bytes, None), Ok(1));
         assert_eq!(bytes[0], b'y');
         assert_eq!(passive.receive_handover(&mut bytes).unwrap_err(), IoError::NotNow);
+        // Each side decides for itself, and may change its mind.
+        passive.take_descriptors();
+        assert!(passive.hand_over(b"x", &one).is_err());
+        active.hand_over(b"z", &one).unwrap();
+        passive.refuse_descriptors();
+        assert!(active.hand_over(b"x", &one).is_err());
+        let (count, fd) = passive.receive_handover(&mut bytes).unwrap();
+        assert_eq!((&bytes[..count], fd.is_some()), (&b"z"[..], true));
     }
 
     /// Both a thread that waits already, and one that comes behind the end.
     #[test]
     fn a_listener_that_is_shut_lets_its_threads_go() {
         let name = format!("transom-test/shut/{}", std::process::id());
-        let listener = LocalListener::open(&name, Descriptors::Taken).unwrap();
+        let listener = LocalListener::open(&name).unwrap();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| listener.wait().is_none());
             listener.shut();
@@ -352,6 +375,7 @@ mod tests {
     #[test]
     fn a_descriptor_arrives_and_more_than_one_is_closed() {
         let (_listener, active, passive) = pair("hand-over");
+        passive.take_descriptors();
         let (one, two) = rustix::pipe::pipe().unwrap();
         let (one, two) = (Fd::from(one), Fd::from(two));
         active.hand_over(b"hello", &two).unwrap();

@@ -103,7 +103,7 @@ pub use io::{IoError, Options, Progress};
 pub(crate) use kill::hit;
 pub(crate) use kill::kill_point;
 pub(crate) use lent::{Borrowed, Lent};
-pub(crate) use local::{Descriptors, Local, LocalListener, Rung};
+pub(crate) use local::{Local, LocalListener, Rung};
 pub use maps::PageError;
 pub use message::{IpFields, Message};
 #[cfg(not(windows))]

@@ -1,23 +1,13 @@
-//! Offers of memory at the upgrade socket, before the TCP connection names one.
+//! Offers to share memory at the upgrade socket, before the TCP connection names one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use transom_process::upgrade::{
-    MemoryFacts, NONCE, Nonce, Offerer, PeerUser, PendingOffers, UpgradeOffer,
-};
+use transom_process::upgrade::{NONCE, Nonce, Offerer, PeerUser, PendingOffers, UpgradeOffer};
 
 use super::*;
 
-const SIZE: u64 = 4096;
-const RIGHT: MemoryFacts =
-    MemoryFacts { keeps_its_size: true, is_ordinary: true, size: SIZE, held: 0 };
-
-/// A descriptor: what its memory is like, and how often that was looked at.
-#[derive(Clone)]
-struct Handle(MemoryFacts, Rc<Cell<u32>>);
-
-type Said = Option<(Vec<u8>, Option<Handle>)>;
+type Said = Option<Vec<u8>>;
 
 /// A process at the other end of a Unix socket.
 struct Guest {
@@ -27,23 +17,15 @@ struct Guest {
 }
 
 impl Offerer for Guest {
-    type Handle = Handle;
-    type Memory = ();
-
     fn who(&self) -> PeerUser {
         self.who
     }
 
-    fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Handle>)> {
-        let (bytes, handle) = self.said.borrow_mut().take()?;
+    fn receive(&self, into: &mut [u8]) -> Option<usize> {
+        let bytes = self.said.borrow_mut().take()?;
         let count = bytes.len().min(into.len());
         into[..count].copy_from_slice(&bytes[..count]);
-        Some((count, handle))
-    }
-
-    fn adopt(Handle(facts, looked): Handle) -> Option<()> {
-        looked.set(looked.get() + 1);
-        facts.check(SIZE).ok()
+        Some(count)
     }
 }
 
@@ -51,12 +33,11 @@ struct Host {
     pending: PendingOffers<Guest>,
     now: Time,
     guests: u32,
-    looked: Rc<Cell<u32>>,
 }
 
 impl Host {
     fn new(others: bool) -> Host {
-        Host { pending: PendingOffers::new(others), now: Time(1), guests: 0, looked: Rc::default() }
+        Host { pending: PendingOffers::new(others), now: Time(1), guests: 0 }
     }
 
     /// A process comes, and says something now, or later.
@@ -67,13 +48,9 @@ impl Host {
         said
     }
 
-    fn memory(&self, facts: MemoryFacts) -> Option<Handle> {
-        Some(Handle(facts, self.looked.clone()))
-    }
-
-    /// The offerer whose memory is claimed under a nonce.
+    /// The offerer that is claimed under a nonce.
     fn claim(&mut self, nonce: u8) -> Option<u32> {
-        self.pending.claim(&self::nonce(nonce)).map(|((), guest)| guest.number)
+        self.pending.claim(&self::nonce(nonce)).map(|guest| guest.number)
     }
 }
 
@@ -86,25 +63,22 @@ fn offer(number: u8, others: bool) -> Vec<u8> {
 }
 
 #[test]
-fn memory_is_claimed_once_under_its_own_nonce() {
+fn an_offerer_is_claimed_once_under_its_own_nonce() {
     let mut host = Host::new(false);
     for number in 0..3 {
-        let memory = host.memory(RIGHT);
-        host.comes(PeerUser::SameUser, Some((offer(number, false), memory)));
+        host.comes(PeerUser::SameUser, Some(offer(number, false)));
     }
     assert_eq!((host.claim(9), host.pending.len()), (None, 3), "nobody's nonce");
     assert_eq!((host.claim(1), host.pending.len()), (Some(1), 2));
     assert_eq!((host.claim(1), host.pending.len()), (None, 2));
     assert_eq!((host.claim(0), host.claim(2), host.pending.is_empty()), (Some(0), Some(2), true));
-    assert_eq!(host.looked.get(), 3, "each is mapped once");
 }
 
 /// Every byte of the nonce counts.
 #[test]
 fn a_nonce_is_compared_whole() {
     let mut host = Host::new(false);
-    let memory = host.memory(RIGHT);
-    host.comes(PeerUser::SameUser, Some((offer(5, false), memory)));
+    host.comes(PeerUser::SameUser, Some(offer(5, false)));
     for at in 0..NONCE {
         let mut wrong = nonce(5);
         wrong[at] ^= 1;
@@ -115,7 +89,7 @@ fn a_nonce_is_compared_whole() {
 
 /// Other users are welcome if both sides say so; whom the kernel does not name is not.
 #[test]
-fn only_memory_of_an_accepted_user_is_examined() {
+fn only_an_accepted_user_is_claimed() {
     for host_asks in [false, true] {
         for guest_asks in [false, true] {
             for who in [PeerUser::Unknown, PeerUser::SameUser, PeerUser::OtherUser] {
@@ -125,20 +99,17 @@ fn only_memory_of_an_accepted_user_is_examined() {
                     PeerUser::OtherUser => host_asks && guest_asks,
                 };
                 let mut host = Host::new(host_asks);
-                let memory = host.memory(RIGHT);
-                host.comes(who, Some((offer(5, guest_asks), memory)));
+                host.comes(who, Some(offer(5, guest_asks)));
                 let waits = who == PeerUser::SameUser || who == PeerUser::OtherUser && host_asks;
                 assert_eq!(host.pending.len(), usize::from(waits), "takes no place: {who:?}");
                 assert_eq!(host.claim(5).is_some(), welcome, "{who:?}");
-                assert_eq!(host.looked.get(), u32::from(welcome));
                 assert!(host.pending.is_empty(), "it has gone");
             }
         }
     }
 }
 
-/// An offer without a greeting, without memory, or with harmful memory is dropped. An offerer that
-/// has sent nothing yet stays.
+/// An offer that is none is dropped. An offerer that has sent nothing yet stays.
 #[test]
 fn what_is_said_is_all_right_or_the_visit_ends() {
     let whole = offer(5, false);
@@ -147,35 +118,18 @@ fn what_is_said_is_all_right_or_the_visit_ends() {
     *strange.last_mut().unwrap() = 2;
     let mut other = whole.clone();
     other[0] ^= 1;
-    let shrinks = MemoryFacts { keeps_its_size: false, ..RIGHT };
-    let huge = MemoryFacts { is_ordinary: false, ..RIGHT };
-    let short = MemoryFacts { size: SIZE - 1, ..RIGHT };
-    let long = MemoryFacts { size: SIZE + 1, ..RIGHT };
-    for (bytes, facts, looked) in [
-        (&whole[..whole.len() - 1], Some(RIGHT), 0),
-        (&[], Some(RIGHT), 0),
-        (&strange, Some(RIGHT), 0),
-        (&other, Some(RIGHT), 0),
-        (&whole, None, 0),
-        (&whole, Some(shrinks), 1),
-        (&whole, Some(huge), 1),
-        (&whole, Some(short), 1),
-        (&whole, Some(long), 1),
-    ] {
+    for bytes in [&whole[..whole.len() - 1], &[], &strange, &other] {
         let mut host = Host::new(false);
         let silent = host.comes(PeerUser::SameUser, None);
-        let memory = facts.and_then(|facts| host.memory(facts));
-        host.comes(PeerUser::SameUser, Some((bytes.to_vec(), memory)));
-        assert_eq!((host.claim(5), host.looked.get()), (None, looked), "{bytes:?} {facts:?}");
+        host.comes(PeerUser::SameUser, Some(bytes.to_vec()));
+        assert_eq!(host.claim(5), None, "{bytes:?}");
         assert_eq!(host.pending.len(), 1, "the other one waits");
-        let memory = host.memory(RIGHT);
-        *silent.borrow_mut() = Some((whole.clone(), memory));
+        *silent.borrow_mut() = Some(whole.clone());
         assert_eq!(host.claim(5), Some(0));
     }
     // More than a greeting is cut where a greeting ends.
     let mut host = Host::new(false);
-    let memory = host.memory(RIGHT);
-    host.comes(PeerUser::SameUser, Some((longer, memory)));
+    host.comes(PeerUser::SameUser, Some(longer));
     assert_eq!(host.claim(5), Some(0));
 }
 
@@ -186,8 +140,7 @@ fn places_are_few() {
     let mut host = Host::new(false);
     for number in 0..places {
         let nonce = if number == 0 { 5 } else { 6 };
-        let memory = host.memory(RIGHT);
-        host.comes(PeerUser::SameUser, Some((offer(nonce, false), memory)));
+        host.comes(PeerUser::SameUser, Some(offer(nonce, false)));
     }
     assert_eq!(host.pending.len(), places as usize);
     // An offerer of another user takes no place.

@@ -64,7 +64,7 @@ pub enum PathReason {
     Declined,
     /// TCP, because the peer has not asked for anything else.
     NotAsked,
-    /// TCP, because the peer has asked for memory that was not offered at this side's upgrade socket.
+    /// TCP, because the peer has asked for memory without an offer at this side's upgrade socket.
     NotHandedOver,
     /// TCP, because the system does not let this process share memory.
     System,
@@ -102,7 +102,7 @@ impl PathReason {
                 "the peer has not asked for shared memory: it takes TCP only, or may not"
             }
             PathReason::NotHandedOver => {
-                "the peer has asked for memory that was not offered at this side's upgrade socket"
+                "the peer has asked for memory without an offer at this side's upgrade socket"
             }
             PathReason::System => "the system does not let this process share memory",
             PathReason::OlderPeer => "the peer knows older forms of start-up only",

@@ -7,7 +7,7 @@ use transom_wire::ReadLimits;
 
 use super::rings::Rings;
 use crate::driver::config::path::Place;
-use crate::sys::{Local, Region};
+use crate::sys::{Fd, Local};
 
 /// How much is asked for at a time of a peer that is not known yet.
 const INITIAL_READ_SIZE: usize = 16 * 1024;
@@ -52,8 +52,19 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct PendingUpgrade {
     pub(super) request: ConnectRequest,
-    pub(super) shared: (Region, Local, Place),
+    pub(super) offer: Offered,
     pub(super) heard: Vec<u8>,
+}
+
+/// The active side's end of an upgrade that it has offered.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    /// The socket at which it was, and where memory comes.
+    pub(super) local: Local,
+    /// The place of that memory's descriptor.
+    pub(super) reserved: Fd,
+    /// Our place among the links of the adapter that share memory.
+    pub(super) place: Place,
 }
 
 /// The configuration of the connection, on whichever wire.

@@ -3,10 +3,13 @@
 //! The TCP connection is made as always, so that ports, addresses, listeners and backlogs are the same
 //! on every path. Beside its port, a listener has an *upgrade socket*: an abstract Unix socket named after
 //! its address, in the same network namespace. An active side that finds one there, opened by the same
-//! user (SO_PEERCRED), hands over a sealed memfd and a random nonce, and says on the TCP connection
-//! which nonce it was. A passive side that knows the nonce, from a process of the same user, has both
-//! ends proven: it answers yes, and start-up goes on in the rings. In every other case start-up goes on
+//! user (SO_PEERCRED), says a random nonce, and says on the TCP connection which nonce it was. A passive
+//! side that knows the nonce, from a process of the same user, has both ends proven: it hands over a
+//! sealed memfd and answers yes, and start-up goes on in the rings. In every other case start-up goes on
 //! over TCP, as if nothing had been.
+//!
+//! Each side lets descriptors through to its Unix socket only once it knows that the other one is of the same
+//! user: any user may come to an upgrade socket, or have one where another user's is looked for.
 //!
 //! The Unix socket stays: it wakes a side that sleeps, and its end is the end of the peer. The TCP
 //! connection stays, too, but is not read any more.
@@ -26,13 +29,13 @@ use transom_process::upgrade::{
 };
 use transom_wire::{Config, ReadLimits, Role};
 
-use super::carrier::{Carrier, PendingUpgrade, Stage};
+use super::carrier::{Carrier, Offered, PendingUpgrade, Stage};
 use super::rings::Rings;
 use super::{Link, LinkState};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
 use crate::driver::limits::admission::Starting;
-use crate::sys::{self, Descriptors, Fd, IoError, Local, LocalListener, Region, kill_point};
+use crate::sys::{self, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
 /// How long the Request of a proven peer may take. The end of its process is seen, so that nothing is waited for
@@ -49,9 +52,6 @@ fn name(address: SocketAddr) -> String {
 }
 
 impl Offerer for Local {
-    type Handle = Fd;
-    type Memory = Region;
-
     fn who(&self) -> PeerUser {
         match self.user() {
             None => PeerUser::Unknown,
@@ -60,15 +60,13 @@ impl Offerer for Local {
         }
     }
 
-    fn receive(&self, into: &mut [u8]) -> Option<(usize, Option<Fd>)> {
+    fn receive(&self, into: &mut [u8]) -> Option<usize> {
         match self.receive_handover(into) {
             Err(IoError::NotNow) => None,
-            received => Some(received.unwrap_or_default()),
+            Ok((count, None)) => Some(count),
+            // A descriptor is no part of an offer.
+            Ok((_, Some(_))) | Err(_) => Some(0),
         }
-    }
-
-    fn adopt(fd: Fd) -> Option<Region> {
-        Region::adopt(fd).ok()
     }
 }
 
@@ -92,7 +90,7 @@ impl UpgradeListener {
         if let Some(reason) = options.tcp_only() {
             return Err(reason);
         }
-        match LocalListener::open(&name(address), Descriptors::Taken) {
+        match LocalListener::open(&name(address)) {
             Ok(socket) => {
                 let pending = PendingOffers::new(options.other_users);
                 Ok(UpgradeListener(Mutex::new(Some(Open { socket, pending }))))
@@ -114,9 +112,9 @@ impl UpgradeListener {
         }
     }
 
-    /// The memory that was offered under this nonce. Peers ask in the order of their offers, so that those that
+    /// The process that has made its offer under this nonce. Peers ask in the order of their offers, so that those that
     /// wait longest are claimed next, and make room for others only where the offer is not among them.
-    fn claim(&self, nonce: &Nonce) -> Option<(Region, Local)> {
+    fn claim(&self, nonce: &Nonce) -> Option<Local> {
         let mut open = self.lock();
         let open = open.as_mut()?;
         open.accept(false, MOST_OF_QUESTION);
@@ -165,7 +163,7 @@ fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
         IpAddr::V6(_) => all,
     };
     for address in [peer, (of_its_kind, port).into(), (all, port).into()] {
-        match Local::connect(&name(address), Descriptors::Taken) {
+        match Local::connect(&name(address)) {
             Ok(local) => return Ok(local),
             Err(IoError::Refused) => {}
             Err(IoError::NotNow) => return Err(PathReason::UpgradeListenerBusy),
@@ -175,20 +173,36 @@ fn connect_to_offer(peer: SocketAddr) -> Result<Local, PathReason> {
     Err(PathReason::NoUpgradeListener)
 }
 
+/// Passive: memory for this peer, which has it from now on. `None`: the system does not let this process share
+/// memory, or the peer has gone.
+fn hand_memory_over(local: &Local) -> Option<Region> {
+    let (region, fd) = Region::create().ok()?;
+    local.hand_over(&[0], &fd).ok()?;
+    Some(region)
+}
+
+/// Active: the memory that the peer has handed over. `None`: there is none that is harmless, or the system does not
+/// let this process have it.
+fn receive_memory(offer: Offered) -> Option<(Region, Local, Place)> {
+    let Offered { local, reserved, place } = offer;
+    let region = Region::adopt(local.receive_at(reserved).ok()?).ok()?;
+    Some((region, local, place))
+}
+
 impl Link {
     /// Active, when the TCP connection has come about: offer an upgrade and ask for it. The stage says how
     /// far that went.
     pub(crate) fn offer_upgrade(&self, state: &mut LinkState) {
         let is_due = |stage: &Stage| matches!(stage, Stage::Look(_));
         let Some(Stage::Look(request)) = state.carrier.take_stage(is_due) else { return };
-        state.reason = match self.hand_over() {
-            Ok((shared, nonce)) => {
-                kill_point("handed over, not asked");
+        state.reason = match self.make_offer() {
+            Ok((offer, nonce)) => {
+                kill_point("offered, not asked");
                 let question = question(&nonce);
                 // A fresh connection has room for it; a broken one is noticed below.
                 if self.stream.send(&question) == Ok(question.len()) {
                     kill_point("asked, not answered");
-                    let offered = PendingUpgrade { request: *request, shared, heard: Vec::new() };
+                    let offered = PendingUpgrade { request: *request, offer, heard: Vec::new() };
                     state.carrier = Carrier::tcp(Some(Stage::Offered(Box::new(offered))));
                 }
                 PathReason::Declined
@@ -197,7 +211,7 @@ impl Link {
         };
     }
 
-    fn hand_over(&self) -> Result<((Region, Local, Place), Nonce), PathReason> {
+    fn make_offer(&self) -> Result<(Offered, Nonce), PathReason> {
         let options = &self.shared.options;
         let system = |_| PathReason::System;
         let here = self.stream.local().map_err(system)?;
@@ -211,16 +225,18 @@ impl Link {
             return Err(PathReason::OtherUser);
         }
         let place = self.shared.sharing.take(options.shared_links).ok_or(PathReason::Full)?;
-        let (region, fd) = Region::create().map_err(|_| PathReason::System)?;
+        local.take_descriptors();
+        let reserved = local.reserve_place().map_err(system)?;
         let seed = sys::random_seed().map_err(|_| PathReason::System)?;
         let nonce: Nonce = *seed.first_chunk().ok_or(PathReason::System)?;
-        let offer = UpgradeOffer { nonce, others: options.other_users };
-        local.hand_over(&offer.to_bytes(), &fd).map_err(|e| match e {
+        let offer = UpgradeOffer { nonce, others: options.other_users }.to_bytes();
+        match local.send(&offer) {
+            Ok(count) if count == offer.len() => {}
             // The listener has seen the user of this process, and has closed the socket already.
-            IoError::Reset => PathReason::Declined,
-            e => system(e),
-        })?;
-        Ok(((region, local, place), nonce))
+            Err(IoError::Reset) => return Err(PathReason::Declined),
+            _ => return Err(PathReason::System),
+        }
+        Ok((Offered { local, reserved, place }, nonce))
     }
 
     /// Active: the answer, if it is here. `false`: it is not.
@@ -246,10 +262,15 @@ impl Link {
         }
         let Some(answer) = heard.first_chunk().map(Answer::read) else { return false };
         let Some(Stage::Offered(offered)) = state.carrier.take_stage(|_| true) else { return true };
-        let PendingUpgrade { request, shared, .. } = *offered;
+        let PendingUpgrade { request, offer, .. } = *offered;
         match answer {
             Answer::Yes => {
                 let request = Some((request.limits, &*request.private));
+                let Some(shared) = receive_memory(offer) else {
+                    // The peer reads nothing but rings on this connection. The next attempt takes TCP.
+                    state.connection.link_closed(cx, LinkEnd::Closed);
+                    return false;
+                };
                 self.switch_to_shared_memory(state, cx, shared, Role::Active, request);
             }
             Answer::Full => state.reason = PathReason::PeerFull,
@@ -279,21 +300,22 @@ impl Link {
                 state.reason = PathReason::NotHandedOver;
                 Answer::No
             }
-            Some((region, local)) => match places.0.take(places.1) {
-                Some(place) => {
-                    kill_point("claimed, not answered");
-                    // The peer is known: a process of this host, whose place among those that share
-                    // memory is limited.
-                    state.starting = None;
-                    self.switch_to_shared_memory(
-                        state,
-                        cx,
-                        (region, local, place),
-                        Role::Passive,
-                        None,
-                    );
-                    Answer::Yes
-                }
+            Some(local) => match places.0.take(places.1) {
+                Some(place) => match hand_memory_over(&local) {
+                    Some(region) => {
+                        kill_point("handed over, not answered");
+                        // The peer is known: a process of this host, whose place among those that
+                        // share memory is limited.
+                        state.starting = None;
+                        let shared = (region, local, place);
+                        self.switch_to_shared_memory(state, cx, shared, Role::Passive, None);
+                        Answer::Yes
+                    }
+                    None => {
+                        state.reason = PathReason::System;
+                        Answer::No
+                    }
+                },
                 None => {
                     // A process of our own user's is known, also without memory to share.
                     if let Some(Starting::Incoming(ticket)) = &mut state.starting
@@ -330,6 +352,11 @@ impl Link {
         let added = self.home(state).add(local.fd(), self.key);
         self.home(state).remove(self.stream.fd());
         let lends = self.shared.options.shared_regions && local.who().may_lend();
+        if lends {
+            local.take_descriptors();
+        } else {
+            local.refuse_descriptors();
+        }
         if changed.is_err() || added.is_err() || self.bell.set(local).is_err() {
             let status = Status::InsufficientResources;
             return state.connection.link_closed(cx, LinkEnd::Failed(status));

@@ -12,7 +12,7 @@ use super::rings::{process, read_note};
 use super::users::{become_another_user, is_root};
 use crate::raw::{Options, SharedMemory};
 use crate::sys::host::hook;
-use crate::sys::{Lent, hit};
+use crate::sys::{IoError, Lent, hit};
 use crate::{CompletionKind, Data, DenialCause, Flags, Operation, Request, Status};
 
 const LENGTH: usize = 300_000;
@@ -480,7 +480,9 @@ fn no_region_is_lent_to_another_user_that_shares_the_rings() {
         assert_eq!(memory.peers(), 0);
         let forced = Lent::create(LENGTH).unwrap();
         let link = end.qp.0.qp.link().unwrap();
-        link.bell.get().unwrap().hand_over(&[1], forced.fd().unwrap()).unwrap();
+        // The system lets it through, or not (Linux 6.16).
+        let forced = link.bell.get().unwrap().hand_over(&[1], forced.fd().unwrap());
+        assert!(matches!(forced, Ok(()) | Err(IoError::Forbidden)), "{forced:?}");
         end.post(Operation::Send, &[note.sge(0, 1)]);
         end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);
         end.expect_any(&[CompletionKind::Send, CompletionKind::Receive]);

@@ -1,7 +1,7 @@
 //! Other processes hand over what takes an hour to close, wherever a descriptor can be put, and no
 //! connection waits for that.
 
-use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sockopt,
+};
 use transom_memory::Rights;
 
 use super::harness::*;
@@ -18,11 +20,14 @@ use super::shared_memory::shared;
 use super::users::{become_another_user, is_root};
 use crate::driver::Link;
 use crate::raw::{Options, Path};
-use crate::sys::{Descriptors, IoError, Local, LocalListener, is_behind};
+use crate::sys::{Fd, IoError, Local, LocalListener, is_behind};
 use crate::{CompletionKind, Operation};
 
 /// Longer than any test waits.
 const LINGER: Duration = Duration::from_secs(3600);
+
+/// In the other process: it stays our own user's.
+const OWN: &str = "TRANSOM_TEST_OWN";
 
 /// A socket whose last close waits for [`LINGER`] (socket(7)), unless the other end, which comes with it,
 /// ends before.
@@ -80,7 +85,7 @@ fn give(to: impl AsFd, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
 }
 
 fn offer() -> Vec<u8> {
-    [&b"TRANSOM4"[..], b"0123456789abcdef", &[0]].concat()
+    [&b"TRANSOM5"[..], b"0123456789abcdef", &[0]].concat()
 }
 
 fn name(at: SocketAddr) -> String {
@@ -120,6 +125,52 @@ fn process() -> Options {
     Options { path: Path::Process, ..Options::from_env() }
 }
 
+/// Descriptors of another user do not reach this process, which could not end before each of them is closed: not
+/// before its connection to the upgrade socket is accepted, and not behind that. Nor do those of our own user that has
+/// not proven itself, as it may be a relay.
+#[test]
+fn no_descriptor_of_a_stranger_reaches_a_listener() {
+    let test = "no_descriptor_of_a_stranger_reaches_a_listener";
+    if let Some(at) = parent() {
+        if std::env::var_os(OWN).is_none() {
+            become_another_user();
+        }
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        let pipe = Fd::from(pipe);
+        let local = Local::connect(&name(at)).unwrap();
+        let before = local.hand_over(&offer(), &pipe);
+        // The listener accepts it, and answers behind that.
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.write_all(&[&b"Transom process1"[..], b"fedcba9876543210"].concat()).unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        let behind = local.hand_over(&offer(), &pipe);
+        return println!("\n{before:?} {behind:?}");
+    }
+    if !is_root(test) || !alone(&format!("slow::{test}")) {
+        return;
+    }
+    let probe = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    if transom_os::peers::refuse_descriptors(&probe).is_err() {
+        return eprintln!("SKIPPED: this system does not know how to refuse descriptors");
+    }
+    let passive = End::new(&process());
+    let listener = listening(&passive);
+    let at = listener.address().unwrap();
+    for own in [false, true] {
+        let mut stranger = Command::new(std::env::current_exe().unwrap());
+        stranger.args(["--exact", &format!("raw::tests::slow::{test}"), "--nocapture"]);
+        stranger.env("TRANSOM_TEST_PEER", at.to_string());
+        if own {
+            stranger.env(OWN, "1");
+        }
+        let said = stranger.output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        // Of another user the connection has been closed by then.
+        let known = ["Err(Forbidden) Err(Forbidden)", "Err(Forbidden) Err(Reset)"];
+        assert!(said.lines().any(|line| known.contains(&line)), "{own}: {said}");
+    }
+}
+
 /// Another user puts descriptors into a listener's upgrade socket that take an hour to close.
 /// Established connections go on, new ones come about and share memory, and the listener closes.
 #[test]
@@ -129,7 +180,7 @@ fn another_user_s_descriptors_keep_no_connection_waiting() {
         become_another_user();
         let given: Vec<_> = WAYS
             .map(|way| {
-                let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
+                let local = Local::connect(&name(at)).unwrap();
                 give(local.fd(), way, &offer())
             })
             .into();
@@ -148,7 +199,7 @@ fn our_own_user_s_offers_keep_no_connection_waiting() {
     if let Some(at) = parent() {
         let given: Vec<_> = WAYS
             .map(|way| {
-                let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
+                let local = Local::connect(&name(at)).unwrap();
                 give(local.fd(), way, &offer())
             })
             .into();
@@ -177,7 +228,7 @@ fn keeps_no_connection_waiting(test: &str) {
     }
     let at = listener.address().unwrap();
     listener.close().unwrap();
-    drop(LocalListener::open(&name(at), Descriptors::Taken).unwrap());
+    drop(LocalListener::open(&name(at)).unwrap());
     write_once(&established);
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success());
@@ -234,16 +285,17 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     if !alone(test) {
         return;
     }
-    let at = "transom-test/slow";
-    let listener = LocalListener::open(at, Descriptors::Taken).unwrap();
+    let (at, aside) = ("transom-test/slow", "transom-test/slow-unaccepted");
+    let listener = LocalListener::open(at).unwrap();
+    let never_accepts = LocalListener::open(aside).unwrap();
     let mut others = Vec::new();
     for way in WAYS {
-        let (active, unaccepted) = (
-            Local::connect(at, Descriptors::Taken).unwrap(),
-            Local::connect(at, Descriptors::Taken).unwrap(),
-        );
+        let (active, unaccepted) = (Local::connect(at).unwrap(), Local::connect(aside).unwrap());
         let passive = listener.accept().unwrap();
+        active.take_descriptors();
+        passive.take_descriptors();
         others.push(give(active.fd(), way, &[1]));
+        // Before Linux 6.16.
         others.push(give(unaccepted.fd(), way, &[1]));
         others.push(give(passive.fd(), way, &[1]));
         let got = passive.receive_handover(&mut [0; 8]);
@@ -253,11 +305,11 @@ fn no_thread_of_a_connection_releases_what_was_given() {
         ));
         drop((active, passive));
     }
-    drop(listener);
-    let listener = LocalListener::open(at, Descriptors::Taken).unwrap();
+    drop((listener, never_accepts));
+    let listener = LocalListener::open(at).unwrap();
     let mut count = 0;
     let full = loop {
-        match Local::connect(at, Descriptors::Taken) {
+        match Local::connect(at) {
             Ok(local) => drop(local),
             Err(full) => break full,
         }
@@ -266,7 +318,7 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     };
     assert_eq!((full, is_behind()), (IoError::Exhausted, true));
     assert_eq!(listener.accept().unwrap_err(), IoError::Exhausted);
-    let shut = LocalListener::open("transom-test/shut", Descriptors::Taken).unwrap();
+    let shut = LocalListener::open("transom-test/shut").unwrap();
     shut.shut();
     assert!(shut.wait().is_none(), "a thread that waits there returns all the same");
     drop(others);
@@ -299,9 +351,9 @@ fn what_a_client_leaves_keeps_no_answer_waiting() {
     asks();
     // Nor do so many that upgrade sockets take no more.
     let at = "transom-test/slow-upgrades";
-    let upgrades = LocalListener::open(at, Descriptors::Taken).unwrap();
+    let upgrades = LocalListener::open(at).unwrap();
     while !is_behind() {
-        drop(Local::connect(at, Descriptors::Taken).unwrap());
+        drop(Local::connect(at).unwrap());
         let _ = upgrades.accept();
     }
     for _ in 0..300 {

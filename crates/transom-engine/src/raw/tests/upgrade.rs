@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::processes::{alone, child_of, connected_with, parent};
 use crate::Status;
 use crate::driver::Link;
 use crate::raw::{HalfOpen, Options, Path, PathReason};
-use crate::sys::{Descriptors, Local, LocalListener, Region, hit, now};
+use crate::sys::{Local, LocalListener, Region, hit, now};
 
 fn process() -> Options {
     Options { path: Path::Process, ..Options::from_env() }
@@ -29,10 +29,17 @@ fn name(at: SocketAddr) -> String {
 const NONCE: [u8; 16] = *b"0123456789abcdef";
 
 fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
-    [&b"TRANSOM4"[..], &nonce, &[others]].concat()
+    [&b"TRANSOM5"[..], &nonce, &[others]].concat()
 }
 
-/// Ask for what was handed over under a nonce: the answer's last byte.
+/// A connection to the upgrade socket, to which memory may come.
+fn offerer(at: SocketAddr) -> Local {
+    let local = Local::connect(&name(at)).unwrap();
+    local.take_descriptors();
+    local
+}
+
+/// Ask for memory under a nonce: the answer's last byte.
 fn ask(at: SocketAddr, nonce: [u8; 16]) -> (TcpStream, u8) {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -43,13 +50,13 @@ fn ask(at: SocketAddr, nonce: [u8; 16]) -> (TcpStream, u8) {
     (stream, answer[15])
 }
 
-fn hand_over_all(local: &Local, bytes: &[u8], fds: &[&OwnedFd]) {
+fn hand_over_all(local: &Local, bytes: &[u8], fds: &[&OwnedFd]) -> rustix::io::Result<()> {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
     let mut room = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(&fds)));
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(local.fd(), &[IoSlice::new(bytes)], &mut control, flags).unwrap();
+    rustix::net::sendmsg(local.fd(), &[IoSlice::new(bytes)], &mut control, flags).map(drop)
 }
 
 /// Memory of `size` bytes with these seals.
@@ -68,62 +75,42 @@ fn belongings() -> (usize, usize) {
     (std::fs::read_dir("/proc/self/fd").unwrap().count(), mapped)
 }
 
-/// Design rule 9: whatever is offered, start-up goes on over TCP, what is not as it must be
-/// is not mapped, and nothing of it stays.
+/// Design rule 9: whatever is offered, start-up goes on over TCP, and nothing of it stays.
 #[test]
-fn what_is_no_proper_hand_over_is_declined() {
-    if !alone("upgrade::what_is_no_proper_hand_over_is_declined") {
+fn what_is_no_proper_offer_is_declined() {
+    if !alone("upgrade::what_is_no_proper_offer_is_declined") {
         return;
     }
     let passive = End::new(&process());
     let listener = listening(&passive);
     let at = listener.address().unwrap();
     join_at(&End::new(&process()), &passive, &listener);
-    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    let (_, good) = Region::create().unwrap();
-    let size = rustix::fs::fstat(&good).unwrap().st_size as u64;
-    drop(good);
-    let right = memory(size, all);
-    let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
-    let unsealed = memory(size, SealFlags::empty());
-    let shrinkable = memory(size, SealFlags::GROW | SealFlags::SEAL);
-    let unsealable = memory(size, SealFlags::SHRINK);
-    let small = memory(size - 4096, all);
-    let large = memory(size * 2, all);
-    let frozen = memory(size, all | SealFlags::WRITE);
-    let many: Vec<&OwnedFd> = std::iter::repeat_n(&right, 200).collect();
     let before = belongings();
-    let cases: [(&str, Vec<u8>, Vec<&OwnedFd>); 13] = [
-        ("nothing", vec![], vec![]),
-        ("one byte", vec![b'T'], vec![]),
-        ("no memory", hello(NONCE, 0), vec![]),
-        ("another layout", [&b"TRANSOM1"[..], &NONCE, &[0]].concat(), vec![&right]),
-        ("half a greeting", hello(NONCE, 0)[..20].to_vec(), vec![&right]),
-        ("a file", hello(NONCE, 0), vec![&file]),
-        ("a pipe", hello(NONCE, 0), vec![&pipe]),
-        ("memory without seals", hello(NONCE, 0), vec![&unsealed]),
-        ("memory that may shrink", hello(NONCE, 0), vec![&shrinkable]),
-        ("memory whose seals may change", hello(NONCE, 0), vec![&unsealable]),
-        ("too little memory", hello(NONCE, 0), vec![&small]),
-        ("too much memory", hello(NONCE, 0), vec![&large]),
-        ("memory that cannot be written", hello(NONCE, 0), vec![&frozen]),
-    ];
-    for (what, bytes, fds) in cases {
-        let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
+    let strange = [&hello(NONCE, 0)[..24], &[2]].concat();
+    for (what, bytes) in [
+        ("nothing", vec![]),
+        ("one byte", vec![b'T']),
+        ("another layout", [&b"TRANSOM4"[..], &NONCE, &[0]].concat()),
+        ("half a greeting", hello(NONCE, 0)[..20].to_vec()),
+        ("an option that is none", strange),
+    ] {
+        let local = Local::connect(&name(at)).unwrap();
         if !bytes.is_empty() {
-            hand_over_all(&local, &bytes, &fds);
+            local.send(&bytes).unwrap();
         }
         assert_eq!(ask(at, NONCE).1, b'-', "{what}");
     }
-    // Two hundred descriptors in one go: at most one of them is looked at, none is kept.
-    let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
-    hand_over_all(&local, b"no greeting", &many);
-    assert_eq!(ask(at, NONCE).1, b'-');
-    drop(local);
-    // The right memory under another nonce; and once more, under its own, twice.
-    let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
-    hand_over_all(&local, &hello(NONCE, 0), &[&right]);
+    // Descriptors are no part of an offer. The system lets none through, or all of them are closed.
+    for count in [1, 200] {
+        let local = Local::connect(&name(at)).unwrap();
+        let fds: Vec<&OwnedFd> = std::iter::repeat_n(&pipe, count).collect();
+        let _ = hand_over_all(&local, &hello(NONCE, 0), &fds);
+        assert_eq!(ask(at, NONCE).1, b'-', "{count} descriptors");
+    }
+    // The right offer under another nonce; and once more, under its own, twice.
+    let local = offerer(at);
+    local.send(&hello(NONCE, 0)).unwrap();
     assert_eq!(ask(at, *b"fedcba9876543210").1, b'-', "a nonce that nobody has brought");
     let (stream, answer) = ask(at, NONCE);
     assert_eq!(answer, b'+');
@@ -141,6 +128,93 @@ fn what_is_no_proper_hand_over_is_declined() {
     assert_eq!(active.connector.info().unwrap().path, "process");
 }
 
+/// Design rule 9: memory that is not as it must be is not mapped, whoever says yes. The connection ends, the peer is
+/// asked once more over TCP, and nothing of it stays.
+#[test]
+fn memory_that_is_not_as_it_must_be_is_not_mapped() {
+    if !alone("upgrade::memory_that_is_not_as_it_must_be_is_not_mapped") {
+        return;
+    }
+    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let (_, good) = Region::create().unwrap();
+    let size = rustix::fs::fstat(&good).unwrap().st_size as u64;
+    drop(good);
+    let right = memory(size, all);
+    let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+    let (pipe, _other) = rustix::pipe::pipe().unwrap();
+    let unsealed = memory(size, SealFlags::empty());
+    let shrinkable = memory(size, SealFlags::GROW | SealFlags::SEAL);
+    let unsealable = memory(size, SealFlags::SHRINK);
+    let small = memory(size - 4096, all);
+    let large = memory(size * 2, all);
+    let frozen = memory(size, all | SealFlags::WRITE);
+    let many: Vec<&OwnedFd> = std::iter::repeat_n(&right, 200).collect();
+    let end = End::new(&process());
+    let before = belongings();
+    let cases: [(&str, Vec<&OwnedFd>); 10] = [
+        ("nothing", vec![]),
+        ("a file", vec![&file]),
+        ("a pipe", vec![&pipe]),
+        ("memory without seals", vec![&unsealed]),
+        ("memory that may shrink", vec![&shrinkable]),
+        ("memory whose seals may change", vec![&unsealable]),
+        ("too little memory", vec![&small]),
+        ("too much memory", vec![&large]),
+        ("memory that cannot be written", vec![&frozen]),
+        ("the right memory two hundred times", many),
+    ];
+    for (what, fds) in cases {
+        let end = End::in_domain(&end.adapter, end.domain);
+        let (told, (socket, mut stream), local) = asked(&end);
+        hand_over_all(&local, &[0], &fds).unwrap();
+        stream.write_all(b"Transom process+").unwrap();
+        let (mut again, _) = socket.accept().unwrap();
+        let mut request = [0; 16];
+        again.read_exact(&mut request).unwrap();
+        assert_eq!(&request, b"MPA ID Req Frame", "{what}");
+        drop((again, stream, socket));
+        assert_eq!(told.wait(), Status::ConnectionRefused, "{what}");
+        assert_eq!(maps_of_rings(), 0, "{what}");
+    }
+    until("nothing of it stays", || {
+        let now = belongings();
+        now.0 <= before.0 && now.1 <= before.1
+    });
+    // The right memory is mapped, and start-up begins there.
+    let (told, (socket, mut stream), local) = asked(&end);
+    hand_over_all(&local, &[0], &[&right]).unwrap();
+    stream.write_all(b"Transom process+").unwrap();
+    until("the rings are there", || maps_of_rings() == 1);
+    drop((socket, stream, local));
+    assert_ne!(told.wait(), Status::Success);
+}
+
+/// A listener of the test's own, which an end has asked whether it shares memory; and what the end is told.
+fn asked(end: &End) -> (Signal, (TcpListener, TcpStream), Local) {
+    let socket = TcpListener::bind(loopback()).unwrap();
+    let at = socket.local_addr().unwrap();
+    let upgrades = LocalListener::open(&name(at)).unwrap();
+    let (sink, told) = signal();
+    end.connector.bind(loopback()).unwrap();
+    end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
+    let (mut stream, _) = socket.accept().unwrap();
+    let mut question = [0; 32];
+    stream.read_exact(&mut question).unwrap();
+    assert_eq!(question[..16], *b"Transom process1");
+    let local = upgrades.accept().unwrap();
+    let mut offer = [0; 64];
+    let (count, fd) = local.receive_handover(&mut offer).unwrap();
+    assert!(count == 25 && fd.is_none(), "an offer brings no descriptor");
+    assert_eq!(offer[8..24], question[16..]);
+    (told, (socket, stream), local)
+}
+
+/// Rings that are mapped, of the process's.
+fn maps_of_rings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("memfd:test")).count()
+}
+
 /// iW 14, for the upgrade socket: processes that connect and say nothing take a limited number of
 /// places, processes of other users take none, and the next honest one is accepted.
 #[test]
@@ -155,7 +229,7 @@ fn a_flood_of_offers_takes_bounded_room_and_ends() {
     let before = belongings().0;
     // More than the system keeps for us: the rest is turned away there.
     let mut offers = Vec::new();
-    while let Ok(local) = Local::connect(&name(at), Descriptors::Taken) {
+    while let Ok(local) = Local::connect(&name(at)) {
         offers.push(local);
         assert!(offers.len() < 5000, "the system keeps a bounded number");
     }
@@ -188,7 +262,7 @@ fn a_flood_of_offers_keeps_no_established_connection_waiting() {
     let passive = End::new(&process());
     let listener = listening(&passive);
     let at = listener.address().unwrap();
-    let connect = || Local::connect(&name(at), Descriptors::Taken).unwrap();
+    let connect = || Local::connect(&name(at)).unwrap();
     let offers: Vec<_> = (0..200).map(|_| connect()).collect();
     let before = belongings().0;
     for connections in 1..=3 {
@@ -214,12 +288,10 @@ fn processes_that_have_proven_themselves_take_no_place_of_start_up() {
     let passive = End::new(&Options { half_open, ..process() });
     let listener = listening(&passive);
     let at = listener.address().unwrap();
-    let size = rustix::fs::fstat(Region::create().unwrap().1).unwrap().st_size as u64;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let slow: Vec<_> = (0..5_u8)
         .map(|turn| {
-            let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
-            hand_over_all(&local, &hello([turn; 16], 0), &[&memory(size, seals)]);
+            let local = offerer(at);
+            local.send(&hello([turn; 16], 0)).unwrap();
             let (stream, answer) = ask(at, [turn; 16]);
             assert_eq!(answer, b'+', "the peer of turn {turn}");
             (local, stream)
@@ -243,12 +315,10 @@ fn proven_processes_without_memory_to_share_are_limited() {
     let passive = End::new(&Options { half_open, shared_links: 0, ..process() });
     let listener = listening(&passive);
     let at = listener.address().unwrap();
-    let size = rustix::fs::fstat(Region::create().unwrap().1).unwrap().st_size as u64;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let mut slow = Vec::new();
     let offer = |turn: u8| {
-        let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
-        hand_over_all(&local, &hello([turn; 16], 0), &[&memory(size, seals)]);
+        let local = offerer(at);
+        local.send(&hello([turn; 16], 0)).unwrap();
         let mut stream = TcpStream::connect(at).unwrap();
         let _ = stream.write_all(&[&b"Transom process1"[..], &[turn; 16]].concat());
         let mut answer = [0; 16];
@@ -272,13 +342,11 @@ fn offers_are_claimed_in_their_order_however_many_wait() {
     let passive = End::new(&Options { shared_links: 4, ..process() });
     let listener = listening(&passive);
     let at = listener.address().unwrap();
-    let size = rustix::fs::fstat(Region::create().unwrap().1).unwrap().st_size as u64;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let nonce = |turn: u32| [turn.to_ne_bytes(); 4].concat().try_into().unwrap();
     let offers: Vec<_> = (0..300)
         .map(|turn| {
-            let local = Local::connect(&name(at), Descriptors::Taken).unwrap();
-            hand_over_all(&local, &hello(nonce(turn), 0), &[&memory(size, seals)]);
+            let local = offerer(at);
+            local.send(&hello(nonce(turn), 0)).unwrap();
             local
         })
         .collect();
@@ -301,9 +369,9 @@ fn an_answer_that_proves_nothing_is_not_believed() {
         (b"Transom process+", false),
         (b"", false),
     ] {
-        let socket = std::net::TcpListener::bind(loopback()).unwrap();
+        let socket = TcpListener::bind(loopback()).unwrap();
         let at = socket.local_addr().unwrap();
-        let upgrades = LocalListener::open(&name(at), Descriptors::Taken).unwrap();
+        let upgrades = LocalListener::open(&name(at)).unwrap();
         let end = End::new(&process());
         let (sink, told) = signal();
         end.connector.bind(loopback()).unwrap();
@@ -334,9 +402,9 @@ fn an_answer_that_proves_nothing_is_not_believed() {
 
 /// Every place in the hand-over at which a process can die, and on whose side.
 pub(super) const POINTS: [&str; 4] = [
-    "handed over, not asked",
+    "offered, not asked",
     "asked, not answered",
-    "claimed, not answered",
+    "handed over, not answered",
     "answered, start-up not begun",
 ];
 

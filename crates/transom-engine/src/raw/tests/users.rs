@@ -9,7 +9,7 @@ use transom_memory::Rights;
 use super::harness::*;
 use super::processes::{accepted, child_of, connected_with, end_with_parent, parent};
 use crate::raw::{Explain, HalfOpen, Options, Path, PathReason};
-use crate::sys::{Descriptors, LocalListener};
+use crate::sys::LocalListener;
 use crate::{CompletionKind, DenialCause, Operation, Status};
 
 /// A number that no user has.
@@ -187,8 +187,7 @@ fn an_upgrade_socket_of_another_user_is_not_used() {
     let test = "an_upgrade_socket_of_another_user_is_not_used";
     if let Some(at) = parent() {
         become_another_user();
-        let socket =
-            LocalListener::open(&format!("transom/process/{at}"), Descriptors::Taken).unwrap();
+        let socket = LocalListener::open(&format!("transom/process/{at}")).unwrap();
         println!("\nit stands");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap(); // until the other test process has ended

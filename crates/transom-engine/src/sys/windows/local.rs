@@ -8,19 +8,13 @@ use super::{Fd, IoError};
 
 type Result<T> = std::result::Result<T, IoError>;
 
-/// Whether descriptors come through a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Descriptors {
-    Taken,
-}
-
 /// A socket that accepts. There is none on this system.
 #[derive(Debug)]
 pub(crate) enum LocalListener {}
 
 impl LocalListener {
     /// Refused.
-    pub(crate) fn open(_name: &str, _descriptors: Descriptors) -> Result<LocalListener> {
+    pub(crate) fn open(_name: &str) -> Result<LocalListener> {
         Err(UNSUPPORTED)
     }
 
@@ -52,7 +46,7 @@ pub(crate) enum Local {}
 
 impl Local {
     /// Refused.
-    pub(crate) fn connect(_name: &str, _descriptors: Descriptors) -> Result<Local> {
+    pub(crate) fn connect(_name: &str) -> Result<Local> {
         Err(UNSUPPORTED)
     }
 
@@ -60,7 +54,23 @@ impl Local {
         match *self {}
     }
 
+    pub(crate) fn take_descriptors(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn refuse_descriptors(&self) {
+        match *self {}
+    }
+
     pub(crate) fn hand_over(&self, _bytes: &[u8], _fd: &Fd) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn reserve_place(&self) -> Result<Fd> {
+        match *self {}
+    }
+
+    pub(crate) fn receive_at(&self, _reserved: Fd) -> Result<Fd> {
         match *self {}
     }
 
