@@ -4,7 +4,7 @@ use transom_memory::Segment;
 use transom_wire::Atomic;
 
 use super::atomic::atomic;
-use super::copy::{copy_across, copy_in, copy_out, copy_out_raw};
+use super::copy::{copy_across, copy_in, copy_out, copy_out_raw, copy_to_share};
 use super::{Borrowed, Bytes, IoError, Stream};
 use crate::{Fault, HostMemory};
 
@@ -59,7 +59,7 @@ impl HostMemory for Host {
         let to = std::ptr::with_exposed_provenance_mut(to as usize);
         // SAFETY: for the source see `Host`; the destination is a place in a mapping of the link's, which
         // `transom-process` has reserved there, and to which no reference exists.
-        unsafe { copy_out_raw(from, to, length) }.map_err(|_| Fault)
+        unsafe { copy_to_share(from, to, length) }.map_err(|_| Fault)
     }
 
     fn atomic(&self, word: u64, operation: Atomic) -> Result<u64, Fault> {

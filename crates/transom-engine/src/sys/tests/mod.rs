@@ -57,6 +57,81 @@ fn a_fault_reports_the_exact_bytes_placed() {
     }
 }
 
+/// Copy `length` bytes at `host` to a place that another process reads.
+fn share(host: u64, to: &mut [u8]) -> Result<(), Fault> {
+    // SAFETY: the tests' own pages, mapped or vanished, and a live exclusive slice.
+    unsafe { copy::copy_to_share(host, to.as_mut_ptr(), to.len()) }
+}
+
+/// Below and above the length from which on bytes are stored past the cache.
+#[test]
+fn what_is_shared_is_copied_at_every_alignment_and_nothing_beside() {
+    let source: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8 + 1).collect();
+    let mut room = vec![0; 5200];
+    for offset in (0..64).chain([100]) {
+        for length in [0, 1, 8, 63, 64, 65, 4095, 4096, 4097, 4159, 4160, 4161, 5000] {
+            let from = source.len() - length;
+            room.fill(0);
+            share(source[from..].as_ptr() as u64, &mut room[offset..offset + length]).unwrap();
+            assert_eq!(room[offset..offset + length], source[from..], "{offset} {length}");
+            let beside = room[..offset].iter().chain(&room[offset + length..]);
+            assert!(beside.copied().all(|byte| byte == 0), "{offset} {length}");
+        }
+    }
+}
+
+/// Rule 8, for a source that is gone: exactly the bytes in front of the page are there.
+#[test]
+fn what_is_shared_ends_at_a_page_that_is_gone() {
+    for (name, vanish) in WAYS {
+        let pages = vanish();
+        put(pages.at(0), &[0xa5; PAGE]).unwrap();
+        let mut room = vec![0; PAGE + 5000];
+        for before in (0..130).chain([1000, PAGE - 1, PAGE]) {
+            for offset in [0, 1, 16, 63] {
+                room.fill(0);
+                let to = &mut room[offset..offset + before + 4200];
+                let shared = share(pages.at(PAGE - before), to);
+                assert_eq!(shared, Err(Fault { placed: before }), "{name} {offset}");
+                let (there, beyond) = to.split_at(before);
+                assert!(there.iter().all(|byte| *byte == 0xa5), "{name} {before} {offset}");
+                assert!(beyond.iter().all(|byte| *byte == 0), "{name} {before} {offset}");
+            }
+        }
+    }
+}
+
+/// A record is published by a store behind its payload's.
+#[test]
+fn what_is_shared_is_there_before_any_later_store() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const WORDS: usize = 1024;
+    let memory: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+    let (published, read) = (AtomicU64::new(0), AtomicU64::new(0));
+    let to = memory.as_ptr() as usize;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for lap in 1..=2000_u64 {
+                let words = vec![lap; WORDS];
+                let into = std::ptr::with_exposed_provenance_mut(to);
+                // SAFETY: `memory` outlives the scope and consists of atomics.
+                unsafe { copy::copy_to_share(words.as_ptr() as u64, into, 8 * WORDS) }.unwrap();
+                published.store(lap, Ordering::Release);
+                while read.load(Ordering::Acquire) != lap {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for lap in 1..=2000 {
+            while published.load(Ordering::Acquire) != lap {
+                std::thread::yield_now();
+            }
+            assert!(memory.iter().rev().all(|word| word.load(Ordering::Relaxed) == lap), "{lap}");
+            read.store(lap, Ordering::Release);
+        }
+    });
+}
+
 #[test]
 fn a_read_only_page_can_be_read_and_not_written() {
     let pages = Pages::new();
