@@ -1422,6 +1422,23 @@ def bad_addresses_are_errors():
     return out + [attempt(s.recv, 99)]
 
 @scenario
+def sends_of_every_place_and_length():
+    """Bytes arrive as they were, wherever they lie and however many; of memory that ends, those that were taken."""
+    import ctypes
+    c, s = pair(); data = bytes(range(1, 252)) * 300; out = []
+    for length in [4095, 4096, 4097, 4159, 4160, 8191, 20001, 70000]:
+        for first in [1, 15, 48, 64]:
+            c.sendall(data[:first]); c.sendall(memoryview(data)[first:first + length]); c.sendmsg([data[:7], data[7:length]])
+            got = recv_exactly(s, first + 2 * length); out.append(got == data[:first + length] + data[:length])
+    libc = ctypes.CDLL(None, use_errno=True); libc.mmap.restype = ctypes.c_void_p
+    pages = libc.mmap(None, 3 * 4096, 3, 0x22, -1, 0); ctypes.memmove(pages, data, 2 * 4096)
+    libc.mprotect(ctypes.c_void_p(pages + 2 * 4096), 4096, 0)
+    for there in [1, 4095, 4096, 4100, 8192]:
+        taken = max(libc.write(c.fileno(), ctypes.c_void_p(pages + 2 * 4096 - there), there + 2000), 0)
+        out.append(taken <= there and recv_exactly(s, taken) == data[2 * 4096 - there:][:taken])
+    return out
+
+@scenario
 def several_threads_send_at_once():
     c, s = pair(); failed = []
     def put(of):

@@ -25,13 +25,26 @@ pub(super) unsafe fn copy(
         let (at, length) = stretches.first;
         let (inside, buffer) = (rings.wrapping_add(at), vector.iov_base.cast::<u8>());
         let (buffer, room) = (buffer.wrapping_add(skip), vector.iov_len.saturating_sub(skip));
-        let (from, to) = if out { (inside, buffer) } else { (buffer, inside) };
         // SAFETY: the rings have `length` bytes there. The other side may write them at the same time, and garbles
         // its own bytes only. The program's memory need not be there.
-        return unsafe { user::copy(from, to, length.min(room)) };
+        return unsafe { move_bytes(inside, buffer, length.min(room), out) };
     }
     // SAFETY: the caller's.
     unsafe { copy_pieces(rings, stretches, vectors, skip, out) }
+}
+
+/// # Safety
+/// There are `count` bytes of the rings at `inside`.
+#[inline]
+unsafe fn move_bytes(inside: *mut u8, buffer: *mut u8, count: usize, out: bool) -> usize {
+    // SAFETY: the caller's.
+    unsafe {
+        if out {
+            user::copy(inside, buffer, count)
+        } else {
+            user::copy_to_share(buffer, inside, count)
+        }
+    }
 }
 
 /// As [`copy`], between any number of stretches and buffers.
@@ -66,10 +79,9 @@ unsafe fn copy_pieces(
             }
             let count = room.min(left);
             let inside = rings.wrapping_add(at);
-            let (from, to) = if out { (inside, buffer) } else { (buffer, inside) };
             // SAFETY: the rings have `count` bytes there. The other side may write them at the same time, and
             // garbles its own bytes only. The program's memory need not be there.
-            let copied = unsafe { user::copy(from, to, count) };
+            let copied = unsafe { move_bytes(inside, buffer, count, out) };
             done += copied;
             if copied < count {
                 return done;
