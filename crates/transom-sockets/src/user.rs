@@ -215,7 +215,7 @@ unsafe fn stream(from: *const u8, to: *mut u8, count: usize) -> usize {
     let (from, to, rest) = (from.wrapping_add(head), to.wrapping_add(head), count - head);
     // SAFETY: the caller's, for the rest; a fault at either side ends the copy.
     let left = unsafe { __transom_user_stream(to, from, rest) };
-    // Such stores are ordered by this alone, whether or not the copy has faulted.
+    // Stores past the cache are ordered by this alone, whether or not the copy has faulted.
     // SAFETY: every processor of this architecture has the instruction.
     unsafe { std::arch::x86_64::_mm_sfence() };
     count - left

@@ -274,7 +274,7 @@ pub(super) mod machine {
         super::super::fault::install();
         // SAFETY: as in `copy`.
         let left = unsafe { __transom_copy_0_1_stream(to, from, length) };
-        // Such stores are ordered by this alone, whether or not the copy has faulted.
+        // Stores past the cache are ordered by this alone, whether or not the copy has faulted.
         // SAFETY: every processor of this architecture has the instruction.
         unsafe { std::arch::x86_64::_mm_sfence() };
         if left == 0 { Ok(()) } else { Err(finish(to, from, length, length - left)) }
