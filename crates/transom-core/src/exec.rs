@@ -226,6 +226,15 @@ impl Execution {
         }
     }
 
+    /// Whether a request has failed, and none in front of it waits for the peer.
+    pub(crate) fn fails_first(&self) -> bool {
+        let end = self.owed().unwrap_or(self.requests.end());
+        self.failed
+            && (self.requests.first()..end).any(|sequence| {
+                self.requests.get(sequence).is_some_and(|slot| !slot.status.is_success())
+            })
+    }
+
     /// Sequence number of the request with message `id`.
     pub(crate) fn find(&self, id: u64) -> Option<u64> {
         // Numbers grow along the queue, and what has one comes before `next`.
@@ -419,7 +428,7 @@ impl Execution {
     }
 
     /// The connection is over, and the queue pair goes on: what has succeeded completes, and what
-    /// was begun and not finished stays.
+    /// was begun and not finished stays. A failure behind that is taken back, for it is not the first.
     pub(crate) fn part(&mut self, effects: &mut Effects, shared: Option<&dyn SharedReceives>) {
         if self.is_unreliable()
             && let Some(slot) = self.under_way.and_then(|sequence| self.requests.get_mut(sequence))
@@ -427,6 +436,13 @@ impl Execution {
             slot.progress = Progress::Done; // what was to follow is lost
         }
         let _ = self.retire(effects);
+        if std::mem::take(&mut self.failed) {
+            for sequence in self.requests.first()..self.requests.end() {
+                if let Some(slot) = self.requests.get_mut(sequence) {
+                    (slot.status, slot.denial) = (Status::Success, 0);
+                }
+            }
+        }
         self.pair.enter(QueuePairState::Idle);
         (self.under_way, self.reads, self.receiving) = (None, 0, false);
         if self.shares_receives()

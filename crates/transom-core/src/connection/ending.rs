@@ -320,19 +320,19 @@ impl Connection {
     }
 
     /// The queue pair goes on as if nothing had been: the peer has left, or is lost, and no request of
-    /// either side is to blame (Verbs V79).
+    /// either side is to blame (Verbs V79). One that has failed by itself behind another that the peer owes an
+    /// answer is to blame for nothing yet: the one in front fails first (Verbs V67).
     fn may_be_outlived(&self, reason: EndReason) -> bool {
-        self.config.dialect.peer_gone == PeerGone::Await
-            && !self.unused()
-            && self.execution.as_ref().is_some_and(|execution| !execution.failed)
+        let Some(execution) = &self.execution else { return false };
+        let outlives = self.config.dialect.peer_gone == PeerGone::Await && !self.unused();
+        outlives
             && match reason {
-                EndReason::PeerDisconnected
-                | EndReason::Unanswered
-                | EndReason::PeerFailed
-                | EndReason::TimedOut => true,
+                EndReason::PeerDisconnected | EndReason::Unanswered => !execution.fails_first(),
+                EndReason::Link(Status::DeviceRemoved) => false,
+                EndReason::Link(_) => !execution.fails_first(),
+                EndReason::PeerFailed | EndReason::TimedOut => !execution.failed,
                 // A peer that guesses loses its connection; the queue pair is not its to end.
-                EndReason::Refused => self.is_unreliable(),
-                EndReason::Link(status) => status != Status::DeviceRemoved,
+                EndReason::Refused => !execution.failed && self.is_unreliable(),
                 _ => false,
             }
     }

@@ -39,6 +39,10 @@ impl Watch {
         }
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         if outlived {
+            pair.failed = false;
+            for request in pair.requests.iter_mut().skip(pair.first) {
+                request.bad = None;
+            }
             if pair.outstanding().0 > 0 {
                 self.counters.hit("requests outlived their connection");
             }
@@ -56,7 +60,7 @@ impl Watch {
             return Some(true);
         }
         let left = pair.requests.get(pair.first..).unwrap_or_default();
-        let failing = pair.failed || left.iter().any(|request| request.bad.is_some());
+        let failing = left.iter().position(|request| request.bad.is_some());
         let of_peer = match reason {
             EndReason::PeerDisconnected
             | EndReason::Unanswered
@@ -66,13 +70,24 @@ impl Watch {
             EndReason::Flushed => !stream.open,
             _ => false,
         };
-        if !of_peer || failing {
-            return Some(false);
-        }
         // A peer that fails, or is lost, takes the oldest request with it.
-        let blames = matches!(reason, EndReason::PeerFailed | EndReason::TimedOut) && stream.open;
+        let blames = matches!(reason, EndReason::PeerFailed | EndReason::TimedOut);
         let owed =
             |request: &super::Posted| request.message.is_some() && !self.has_succeeded(request);
+        // A failure behind what the peer owes is not the first one.
+        let in_front = left.get(..failing.unwrap_or_default()).unwrap_or_default();
+        let settled = if in_front.iter().any(owed) { Some(false) } else { None };
+        let fails = match failing {
+            None => Some(false),
+            Some(0) => Some(true),
+            Some(_) if blames => Some(true),
+            Some(_) => settled,
+        };
+        if !of_peer || fails == Some(true) {
+            return Some(false);
+        }
+        fails?;
+        let blames = blames && stream.open;
         match blames {
             true if left.iter().any(owed) => Some(false),
             true if !left.is_empty() => None,

@@ -234,6 +234,38 @@ fn v79_what_had_begun_fails_after_the_limit_and_lets_no_other_connection_begin()
 }
 
 #[test]
+fn v67_what_is_wrong_by_itself_waits_for_what_the_peer_that_leaves_still_owes() {
+    let mut pair = verbs();
+    pair.hosts[ACTIVE].queue_pair.set_limits(limits(1, 3));
+    establish(&mut pair);
+    pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
+    let source = pair.hosts[ACTIVE].register(vec![1; 8], Rights::NONE);
+    pair.stall(PASSIVE, true);
+    send(&mut pair, ACTIVE, 1);
+    pair.post(ACTIVE, 2, Operation::Send, Flags::NONE, &[source.sge(0, 9)]).unwrap();
+    send(&mut pair, ACTIVE, 3);
+    pair.pump();
+    pair.kill(PASSIVE);
+    pair.stall(PASSIVE, false);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
+    assert_eq!(due(&mut pair, ACTIVE), Some(T));
+    pair.advance(T);
+    let_due(&mut pair, ACTIVE);
+    let expected = [(1, Status::RetryExceeded), (2, CANCELED), (3, CANCELED), (30, CANCELED)];
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
+    // With nothing in front of it, the failure is the first whatever the peer does.
+    let mut pair = verbs();
+    establish(&mut pair);
+    let source = pair.hosts[ACTIVE].register(vec![1; 8], Rights::NONE);
+    pair.stall(PASSIVE, true);
+    pair.post(ACTIVE, 2, Operation::Send, Flags::NONE, &[source.sge(0, 9)]).unwrap();
+    pair.kill(PASSIVE);
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(2, Status::LocalAccess)]);
+}
+
+#[test]
 fn v67_a_flush_is_one_batch_and_ends_the_queue_pair() {
     for connected in [false, true] {
         let mut pair = verbs();
