@@ -33,7 +33,8 @@ impl AccessError {
     pub(crate) fn class(&self) -> RefusalClass {
         match self {
             AccessError::Denied(denial) => class(denial),
-            AccessError::QueuePair(_) => RefusalClass::Right,
+            // The operation is none of this queue pair's, whatever the key says (Verbs V93).
+            AccessError::QueuePair(_) => RefusalClass::Unsupported,
             AccessError::Vanished { .. } | AccessError::Withdrawn | AccessError::Missing => {
                 RefusalClass::Internal
             }

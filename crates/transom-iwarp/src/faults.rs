@@ -129,8 +129,11 @@ impl Fault {
         if class == RefusalClass::Internal {
             return Fault::Local;
         }
-        // RFC 7306 has no codes of its own for what a token does not let an atomic do.
+        // RFC 7306 has no codes of its own for what a token does not let an atomic do, nor RFC 5040 one for
+        // what a queue pair does not let any token do.
         let as_what = if operation == Operation::Atomic { Operation::Read } else { operation };
+        let unsupported = class == RefusalClass::Unsupported && operation != Operation::Send;
+        let class = if unsupported { RefusalClass::Right } else { class };
         TABLE.iter().find(|row| row.refusal == Some((as_what, class))).map_or(
             match operation {
                 // RFC 5040 has two codes for all ways in which an invalidation fails.

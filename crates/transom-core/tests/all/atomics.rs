@@ -192,7 +192,7 @@ fn v95_pages_that_vanished_are_no_word() {
 fn v93_the_queue_pair_is_judged_before_the_token() {
     for (granted, status) in [
         (Rights::REMOTE_ATOMIC, OK),
-        (Rights::REMOTE_READ | Rights::REMOTE_WRITE, Status::RemoteAccess),
+        (Rights::REMOTE_READ | Rights::REMOTE_WRITE, Status::PeerInvalidRequest),
     ] {
         let mut pair = Pair::new(PairConfig::new(&dialect::VERBS));
         pair.hosts[PASSIVE].queue_pair.set_access(granted);

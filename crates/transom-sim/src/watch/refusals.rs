@@ -91,7 +91,7 @@ impl Watch {
         if message.is_none() && stream.ended.is_none() {
             self.fail("the queue pair refuses the peer what it did not ask for");
         }
-        self.blame(end, message, Status::RemoteAccess);
+        self.blame(end, message, unsupported(stream));
     }
 
     fn peer_denied(&mut self, end: EndId, stream: &mut Stream, denial: &Denial) {
@@ -314,7 +314,7 @@ impl Watch {
         let operation = self.peer(end).and_then(|p| p.messages.get(piece.message));
         if operation.is_some_and(|m| m.operation.fetches()) && !self.serves_reads(stream) {
             self.counters.hit("refused: serves no reads");
-            return self.blame(end, Some(piece.message), Status::PeerInvalidRequest);
+            return self.blame(end, Some(piece.message), unsupported(stream));
         }
         if piece.brings_immediate() && !stream.immediate {
             self.counters.hit("refused: immediate data");
@@ -359,4 +359,10 @@ impl Watch {
         };
         self.blame(end, Some(piece.message), status);
     }
+}
+
+/// The status of an operation that the queue pair does not do for its peer. To a plain peer an access
+/// right is missing (RFC 5040 7.2).
+fn unsupported(stream: &Stream) -> Status {
+    if stream.extension { Status::PeerInvalidRequest } else { Status::RemoteAccess }
 }

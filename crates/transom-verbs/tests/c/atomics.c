@@ -70,7 +70,7 @@ static void serve(void) {
     refuse(IBV_EVENT_QP_REQ_ERR);    /* no multiple of 8 */
     tune.access = REMOTE;
     start_over();
-    refuse(IBV_EVENT_QP_ACCESS_ERR); /* the queue pair's own flags */
+    refuse(IBV_EVENT_QP_REQ_ERR); /* the queue pair's own flags */
     tune.access = ATOMIC;
     tune.dest_rd = 0;
     start_over();
@@ -129,7 +129,7 @@ static void ask(void) {
     refused(peer.addr + e.len - 4, peer.key, IBV_WC_REM_ACCESS_ERR);
     refused(peer.addr + 4, peer.key, IBV_WC_REM_INV_REQ_ERR);
     start_over();
-    refused(peer.addr, peer.key, IBV_WC_REM_ACCESS_ERR);
+    refused(peer.addr, peer.key, IBV_WC_REM_INV_REQ_ERR);
     start_over();
     refused(peer.addr, peer.key, IBV_WC_REM_INV_REQ_ERR);
 }

@@ -155,7 +155,7 @@ int main(void) {
     send_all(keys, sizeof keys);
     receive_all(k, sizeof k);
     int W = IBV_WR_RDMA_WRITE, R = IBV_WR_RDMA_READ, A = IBV_WC_REM_ACCESS_ERR,
-        Q = IBV_EVENT_QP_ACCESS_ERR;
+        Q = IBV_EVENT_QP_ACCESS_ERR, I = IBV_WC_REM_INV_REQ_ERR, B = IBV_EVENT_QP_REQ_ERR;
     uint64_t a = peer.addr;
     remote("WRITE unknown key", DEF, W, a, 8, peer.key ^ 0x5500, A, Q, true);
     remote("READ unknown key", DEF, R, a, 8, peer.key + 77, A, Q, true);
@@ -171,16 +171,15 @@ int main(void) {
     remote("iova: old address", DEF, W, a, 8, k[5], A, Q, true);
     struct tune no = DEF;
     no.access = 0;
-    remote("V93 WRITE not allowed by the queue pair", no, W, a, 8, peer.key, A, Q, true);
-    remote("V93 READ not allowed", no, R, a, 8, peer.key, A, Q, true);
+    remote("V93 WRITE not allowed by the queue pair", no, W, a, 8, peer.key, I, B, true);
+    remote("V93 READ not allowed", no, R, a, 8, peer.key, I, B, true);
     no.access = IBV_ACCESS_REMOTE_READ;
-    remote("V93 WRITE, only READ allowed", no, W, a, 8, peer.key, A, Q, true);
+    remote("V93 WRITE, only READ allowed", no, W, a, 8, peer.key, I, B, true);
     no.access = IBV_ACCESS_REMOTE_WRITE;
-    remote("V93 READ, only WRITE allowed", no, R, a, 8, peer.key, A, Q, true);
+    remote("V93 READ, only WRITE allowed", no, R, a, 8, peer.key, I, B, true);
     struct tune unread = DEF;
     unread.dest_rd = 0;
-    remote("READ where none are served", unread, R, a, 8, peer.key, IBV_WC_REM_INV_REQ_ERR,
-           IBV_EVENT_QP_REQ_ERR, true);
+    remote("READ where none are served", unread, R, a, 8, peer.key, I, B, true);
     sendlike("SEND longer", DEF, 16, (uintptr_t)e.buf, e.mr->lkey, 17, IBV_WC_REM_INV_REQ_ERR,
              IBV_WC_LOC_LEN_ERR);
     sendlike("SEND exact", DEF, 16, (uintptr_t)e.buf, e.mr->lkey, 16, 0, 0);

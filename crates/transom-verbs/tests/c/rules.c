@@ -385,20 +385,24 @@ static void v88_bytes_arrive(void) {
 }
 
 /* A request that the peer must refuse: both sides' ends, and the event. */
-static void refused(struct side a, struct side b, uint64_t address, uint32_t rkey, int opcode) {
+static void refused_as(struct side a, struct side b, uint64_t address, uint32_t rkey, int opcode,
+                       enum ibv_wc_status status, enum ibv_event_type type) {
     CHECK(receive(b, 1, 64) == 0);
     CHECK(post(a, 2, opcode, all_of(a, 8), address, rkey, IBV_SEND_SIGNALED) == 0);
     CHECK(post(a, 3, opcode, all_of(a, 8), address, rkey, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = next(a.cq);
-    CHECK(wc.wr_id == 2 && wc.status == IBV_WC_REM_ACCESS_ERR && wc.vendor_err != 0);
+    CHECK(wc.wr_id == 2 && wc.status == status && wc.vendor_err != 0);
     CHECK(state_of(a.qp) == IBV_QPS_ERR);
     expect(a.cq, 3, IBV_WC_WR_FLUSH_ERR);
     expect(b.cq, 1, IBV_WC_WR_FLUSH_ERR);
     CHECK(state_of(b.qp) == IBV_QPS_ERR);
     struct ibv_async_event event;
     CHECK(ibv_get_async_event(context, &event) == 0);
-    CHECK(event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == b.qp);
+    CHECK(event.event_type == type && event.element.qp == b.qp);
     ibv_ack_async_event(&event);
+}
+static void refused(struct side a, struct side b, uint64_t address, uint32_t rkey, int opcode) {
+    refused_as(a, b, address, rkey, opcode, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void v92_remote_access_errors(void) {
@@ -418,7 +422,9 @@ static void v92_remote_access_errors(void) {
         case 0: refused(a, b, address, b.mr->rkey + 1, IBV_WR_RDMA_WRITE); break;
         case 1: refused(a, b, address + SIZE - 7, b.mr->rkey, IBV_WR_RDMA_WRITE); break;
         case 2: refused(a, b, address, foreign->rkey, IBV_WR_RDMA_WRITE); break;
-        case 3: refused(a, b, address, b.mr->rkey, IBV_WR_RDMA_WRITE); break;
+        case 3:
+            refused_as(a, b, address, b.mr->rkey, IBV_WR_RDMA_WRITE, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+            break;
         }
         for (int i = 0; i < SIZE; i++)
             CHECK(b.bytes[i] == 'b');

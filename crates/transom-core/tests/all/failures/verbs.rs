@@ -641,7 +641,7 @@ fn v93_the_queue_pair_is_judged_before_the_token() {
             let operation = if reads { read(&target, 0) } else { write(&target, 0) };
             pair.post(ACTIVE, 4, operation, Flags::NONE, &[local.all()]).unwrap();
             pair.pump();
-            let status = if permitted { OK } else { Status::RemoteAccess };
+            let status = if permitted { OK } else { Status::PeerInvalidRequest };
             let name = format!("{granted:?}, reads {reads}, late {late}");
             assert_eq!(pair.hosts[ACTIVE].outcomes(), [(4, status)], "{name}");
             let moved = |pair: &Pair, host: usize, buffer: &Buffer, byte| {
@@ -684,7 +684,7 @@ fn v93_a_right_that_is_taken_away_ends_an_answer_under_way() {
     pair.inject(ACTIVE, &out.bytes);
     set_access(&mut pair, PASSIVE, Rights::REMOTE_WRITE);
     pair.pump();
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::RemoteAccess)]);
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::PeerInvalidRequest)]);
     let bytes = pair.hosts[ACTIVE].arena.read(sink.address, LENGTH).unwrap();
     assert_eq!((bytes.first(), bytes.last()), (Some(&1), Some(&2)));
     let log = pair.hosts[PASSIVE].denials.0.lock().unwrap();

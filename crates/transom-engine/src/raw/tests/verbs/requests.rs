@@ -212,10 +212,10 @@ fn v93_v104_an_access_beyond_the_queue_pairs_rights_is_refused_and_reported() {
         let write = Operation::Write { token: target.token.0, address: target.address() };
         active.post(write, &[source.sge(8, length.min(4992))]);
         let failed = active.next();
-        assert_eq!(failed.status, Status::RemoteAccess);
+        assert_eq!(failed.status, Status::PeerInvalidRequest);
         assert_eq!(target.bytes(), [0; 5000]);
         let number = passive.qp.config().number;
-        assert_eq!(event(&told), (number, QueuePairEvent::AccessError));
+        assert_eq!(event(&told), (number, QueuePairEvent::RequestError));
         assert_eq!(passive.qp.state(), QueuePairState::Error);
         passive.qp.reset().unwrap();
     }
