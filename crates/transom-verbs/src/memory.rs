@@ -297,6 +297,13 @@ impl Region {
                 format!("ibv_reg_mr: {length} bytes at {host:#x} are more than memory has")
             }));
         }
+        if length == 0 && host.is_multiple_of(Mapping::PAGE) {
+            return Err(explain::invalid(|| {
+                format!(
+                    "ibv_reg_mr: no bytes at {host:#x}, the beginning of a page, lie in no page"
+                )
+            }));
+        }
         let context = &domain.context;
         context.counters.regions.take()?;
         let registered = if length == 0 {

@@ -303,12 +303,15 @@ int main(void) {
     }
     /* V41 */
     {
-        struct ibv_mr *r = ibv_reg_mr(e.pd, m, 0, ALL);
+        NULLS("V41", ibv_reg_mr(e.pd, m, 0, ALL), EINVAL);
+        NULLS("V41", ibv_reg_mr(e.pd, NULL, 0, 0), EINVAL);
+        void *within = (char *)m + 1;
+        struct ibv_mr *r = ibv_reg_mr(e.pd, within, 0, ALL);
         CHECK("V41", r, "length 0: %d", errno);
         if (r) {
-            CHECK("V42", r->length == 0 && r->addr == m && r->pd == e.pd, "members");
-            struct ibv_mr *s = ibv_reg_mr(e.pd, NULL, 0, 0);
-            CHECK("V41", s, "null, 0");
+            CHECK("V42", r->length == 0 && r->addr == within && r->pd == e.pd, "members");
+            struct ibv_mr *s = ibv_reg_mr(e.pd, (char *)m + 4095, 0, 0);
+            CHECK("V41", s, "the last byte of a page, 0");
             if (s) {
                 CHECK("V41", s->handle != r->handle, "same handles");
                 SUCCEEDS(ibv_dereg_mr(s));

@@ -258,7 +258,8 @@ static void v40_v41_registrations(void) {
     NO_OBJECT(ibv_reg_mr(pd, (void *)(UINTPTR_MAX - 10), 20, 0), EINVAL);
     NO_OBJECT(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, -1, 0), EOPNOTSUPP);
     struct ibv_mr *read_only = ibv_reg_mr(pd, bytes + 2 * SIZE, SIZE, IBV_ACCESS_REMOTE_READ);
-    struct ibv_mr *empty = ibv_reg_mr(pd, bytes, 0, IBV_ACCESS_LOCAL_WRITE);
+    NO_OBJECT(ibv_reg_mr(pd, bytes, 0, IBV_ACCESS_LOCAL_WRITE), EINVAL);
+    struct ibv_mr *empty = ibv_reg_mr(pd, bytes + 8, 0, IBV_ACCESS_LOCAL_WRITE);
     struct ibv_mr *relaxed = ibv_reg_mr(pd, bytes, SIZE, IBV_ACCESS_RELAXED_ORDERING);
     CHECK(read_only && empty && relaxed);
     CHECK(ibv_rereg_mr(relaxed, 64, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
