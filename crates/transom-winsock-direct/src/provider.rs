@@ -284,7 +284,7 @@ impl Provider {
         Ok(())
     }
 
-    /// `WSPCleanup`, the last one: everything goes.
+    /// `WSPCleanup`, the last one: everything goes, and no upcall comes afterwards.
     pub fn cleanup(&self) {
         self.down.store(true, Ordering::Release);
         let mut sockets = lock(&self.sockets);
@@ -302,6 +302,7 @@ impl Provider {
             }
         }
         drop(adapters);
+        self.upcalls.end();
     }
 
     /// `WSPMemoryRegistrationCacheCallback`: memory of this process goes away. No registration that

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
+use std::thread::ThreadId;
 
 use crate::error::Result;
 
@@ -25,21 +26,43 @@ pub trait Switch: Send + Sync {
 /// Runs upcalls one after the other, in the order in which they became due, with no lock held and
 /// never inside a call of the switch.
 #[derive(Clone, Debug)]
-pub(crate) struct Upcalls(Sender<Box<dyn FnOnce() + Send>>);
+pub(crate) struct Upcalls {
+    jobs: Sender<Job>,
+    thread: ThreadId,
+}
+
+enum Job {
+    Call(Box<dyn FnOnce() + Send>),
+    /// The last one; what waits for it sees its sender go.
+    End(Sender<()>),
+}
 
 impl Upcalls {
     pub(crate) fn start() -> std::io::Result<Upcalls> {
-        let (sender, jobs) = channel::<Box<dyn FnOnce() + Send>>();
-        std::thread::Builder::new().name("transom-wsd".into()).spawn(move || {
-            // Ends with the provider, the last holder of a sender.
-            for job in jobs {
-                let _ = catch_unwind(AssertUnwindSafe(job));
+        let (jobs, queue) = channel();
+        let thread = std::thread::Builder::new().name("transom-wsd".into()).spawn(move || {
+            // Ends with the provider, the last holder of a sender, or with its cleanup.
+            for job in queue {
+                match job {
+                    Job::Call(job) => drop(catch_unwind(AssertUnwindSafe(job))),
+                    Job::End(waits) => return drop(waits),
+                }
             }
         })?;
-        Ok(Upcalls(sender))
+        Ok(Upcalls { jobs, thread: thread.thread().id() })
     }
 
     pub(crate) fn queue(&self, job: impl FnOnce() + Send + 'static) {
-        let _ = self.0.send(Box::new(job));
+        let _ = self.jobs.send(Job::Call(Box::new(job)));
+    }
+
+    /// No upcall begins behind what is queued now, and none is under way when this returns, unless an upcall
+    /// asks for it: behind the last cleanup the switch may be gone.
+    pub(crate) fn end(&self) {
+        let (here, gone) = channel();
+        let _ = self.jobs.send(Job::End(here));
+        if std::thread::current().id() != self.thread {
+            let _ = gone.recv();
+        }
     }
 }

@@ -550,8 +550,9 @@ fn x11_after_a_cleanup_everything_is_down() {
     assert_eq!(provider.open_socket((2, 1, 6), 0, 1).err(), down);
     assert_eq!(two.b.try_register(two.t, &pages, mem::READ).err(), down);
     assert_eq!(provider.option(two.listener, SOL_SOCKET, SO_DEBUG).err(), down);
-    // Each handle has been given back, once.
-    let closed = handles.wait("the handles", |r| (r.closed.len() == 2).then(|| r.closed.clone()));
+    // Each handle has been given back, once, and no upcall comes behind the cleanup.
+    let closed = handles.wait("the handles", |r| Some(r.closed.clone()));
+    assert_eq!(closed.len(), 2);
     assert_ne!(closed[0], closed[1]);
     two.a.provider.cleanup();
 }
