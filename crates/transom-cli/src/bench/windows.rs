@@ -1,6 +1,6 @@
 //! Questions of the measurements to the system: processors, clocks, a channel between the two processes.
 
-use std::io::{Error, ErrorKind, Result};
+use std::io::{ErrorKind, Result};
 pub(crate) use std::net::TcpStream as Channel;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command};
