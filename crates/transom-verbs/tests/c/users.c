@@ -15,7 +15,7 @@ struct id {
 };
 /* A mapping of memory that other processes may have, too. */
 struct mapping {
-    uint64_t inode, size;
+    uint64_t inode;
 };
 static struct end e;
 static struct id peer;
@@ -36,7 +36,7 @@ static int mappings(struct mapping *all, int most) {
         int read = sscanf(line, "%lx-%lx %7s %*s %*s %lu %255s", &from, &to, rights, &inode, path);
         bool program = !strncmp(path, "/usr/", 5);
         if (read >= 4 && rights[3] == 's' && inode && !program && n < most)
-            all[n++] = (struct mapping){inode, to - from};
+            all[n++] = (struct mapping){inode};
     }
     fclose(maps);
     return n;
@@ -73,7 +73,7 @@ static void victim(bool shares) {
     CHECK("users", shares ? common > 0 : !common, "%d mappings are the peer's, too", common);
     receive_all(&offered, sizeof offered);
     n = mappings(own, 64);
-    CHECK("users", shares == has(own, n, offered), "of what was offered");
+    CHECK("users", shares == has(own, n, offered), "of what was handed over");
     wait_for_each_other();
     wait_for_each_other();
     CHECK("users", e.buf[0] == 0x22 && e.buf[8] == 0x11, "bytes %x %x", e.buf[0], e.buf[8]);
@@ -100,47 +100,47 @@ static bool name_beside(unsigned port, struct sockaddr_un *at, socklen_t *length
     fclose(all);
     return found;
 }
-/* Hand memory of `size` bytes over as a connection's, and ask for it by TCP: the answer. */
-static char offer(uint64_t size, uint64_t *inode) {
+/* Offer to share memory, and ask for it by TCP: the answer, and the memory that is handed over. */
+static char offer(uint64_t *inode) {
     static const char nonce[] = "0123456789abcdef";
-    char said[25] = "TRANSOM4", question[32] = "Transom process1", answer[16];
+    char said[25] = "TRANSOM5", question[32] = "Transom process1", answer[16], byte;
     struct sockaddr_un at;
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(peer.qpn >> 8)};
     struct stat file;
     socklen_t length;
+    int memory;
     *inode = 1; /* of nothing */
     if (!name_beside(peer.qpn >> 8, &at, &length))
         return 0;
-    int memory = memfd_create("offered", MFD_ALLOW_SEALING);
-    SUCCEEDS(ftruncate(memory, size));
-    SUCCEEDS(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
-    SUCCEEDS(fstat(memory, &file));
-    *inode = file.st_ino;
     memcpy(said + 8, nonce, 16);
     said[24] = 1; /* shared with other users, too */
     memcpy(question + 16, nonce, 16);
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof memory)];
-    } control = {.head = {CMSG_LEN(sizeof memory), SOL_SOCKET, SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&control.head), &memory, sizeof memory);
-    struct iovec bytes = {said, sizeof said};
-    struct msghdr message = {.msg_iov = &bytes,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
     int local = socket(AF_UNIX, SOCK_STREAM, 0);
     SUCCEEDS(connect(local, (void *)&at, length));
-    sendmsg(local, &message, MSG_NOSIGNAL); /* to whoever has not hung up at once */
+    send(local, said, sizeof said, MSG_NOSIGNAL); /* to whoever has not hung up at once */
     int stream = socket(AF_INET, SOCK_STREAM, 0);
     memcpy(&to.sin_addr, peer.gid.raw + 12, 4);
     SUCCEEDS(connect(stream, (void *)&to, sizeof to));
     if (send(stream, question, sizeof question, MSG_NOSIGNAL) != sizeof question ||
         recv(stream, answer, sizeof answer, MSG_WAITALL) != sizeof answer)
         return 0;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof memory)];
+    } control;
+    struct iovec bytes = {&byte, sizeof byte};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    if (recvmsg(local, &message, MSG_DONTWAIT) == 1 && CMSG_FIRSTHDR(&message)) {
+        memcpy(&memory, CMSG_DATA(&control.head), sizeof memory);
+        SUCCEEDS(fstat(memory, &file));
+        *inode = file.st_ino;
+    }
     return answer[15]; /* both sockets stay open */
 }
-static void stranger(uid_t user, bool shares, bool rings, uint64_t size, int report) {
+static void stranger(uid_t user, bool shares, bool rings) {
     struct mapping own[64];
     uint64_t inode;
     connected(user);
@@ -154,10 +154,9 @@ static void stranger(uid_t user, bool shares, bool rings, uint64_t size, int rep
     int n = mappings(own, 64);
     send_all(&n, sizeof n);
     send_all(own, n * sizeof *own);
-    for (int i = 0; i < n; i++)
-        size = shares && own[i].size > size ? own[i].size : size;
-    char answer = offer(size, &inode), wanted = !rings ? 0 : shares ? '+' : '-';
+    char answer = offer(&inode), wanted = !rings ? 0 : shares ? '+' : '-';
     CHECK("users", answer == wanted, "the answer to an offer is %d, wanted %d", answer, wanted);
+    CHECK("users", (inode != 1) == (wanted == '+'), "memory %lu was handed over", inode);
     send_all(&inode, sizeof inode);
     wait_for_each_other();
     memset(b, 0x33, 16);
@@ -165,45 +164,38 @@ static void stranger(uid_t user, bool shares, bool rings, uint64_t size, int rep
                   peer.key));
     EXPECT_WC("users", e.scq, 3, IBV_WC_REM_ACCESS_ERR);
     wait_for_each_other();
-    if (write(report, &size, sizeof size) != sizeof size)
-        exit(52);
 }
-/* Both processes, each as its user. `size`: of the memory of a connection, learnt of two of one user. */
-static void between(uid_t user, bool rings, uint64_t *size) {
+/* Both processes, each as its user. */
+static void between(uid_t user, bool rings) {
     bool shares = rings && user == VICTIM;
-    int ends[2], report[2], status;
+    int ends[2], status;
     SUCCEEDS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-    SUCCEEDS(pipe(report));
     for (int i = 0; i < 2; i++)
         if (!fork()) {
             sock = ends[i];
             close(ends[!i]);
             if (i)
-                stranger(user, shares, rings, *size, report[1]);
+                stranger(user, shares, rings);
             else
                 victim(shares);
             _exit(finish());
         }
     close(ends[0]);
     close(ends[1]);
-    close(report[1]);
     for (int i = 0; i < 2; i++) {
         wait(&status);
         if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
             exit(CANNOT);
         CHECK("users", status == 0, "a process of user %d ended with %x", user, status);
     }
-    CHECK("users", read(report[0], size, sizeof *size) == sizeof *size, "no size");
-    close(report[0]);
 }
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *path = getenv("TRANSOM_PATH");
     bool rings = path && !strcmp(path, "process");
-    uint64_t size = 4096;
     printf("-- one user\n");
-    between(VICTIM, rings, &size);
+    between(VICTIM, rings);
     printf("-- two users\n");
-    between(STRANGER, rings, &size);
+    between(STRANGER, rings);
     return finish();
 }
