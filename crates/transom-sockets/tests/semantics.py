@@ -1114,6 +1114,15 @@ def disconnect_by_af_unspec():
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True); r = libc.connect(c.fileno(), b"\0" * 16, 16); until(lambda: polled(s, select.POLLIN)); return r, attempt(s.recv, 1)
 
+@scenario
+def a_set_reports_a_connection_without_an_address_in_every_call():
+    """connect(2) with AF_UNSPEC ends the connection, and epoll_ctl(2) knows the entry still."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); c, s = pair(); e = select.epoll(); e.register(c, select.EPOLLIN | select.EPOLLRDHUP)
+    for _ in range(40): e.poll(0.001)
+    out = [libc.connect(c.fileno(), b"\0" * 16, 16)] + [[ev(m) for _, m in e.poll(0)] for _ in range(3)]
+    return out + [attempt(e.modify, c, select.EPOLLOUT), [ev(m) for _, m in e.poll(0)], attempt(e.unregister, c), e.poll(0)]
+
 def cold(l, turns):
     """A connection that has exchanged a byte so often and is not switched."""
     c = socket.create_connection(l.getsockname()); s, _ = l.accept()
@@ -1376,6 +1385,21 @@ def words_that_a_peer_writes_stop_no_call():
     return "all returned"
 
 @scenario
+def a_peer_that_says_it_has_never_left_tcp_and_dies_is_seen():
+    """The peer takes back every word of its segment. A set that reports by level does so in every call."""
+    l = listener(); r, w = os.pipe()
+    def f():
+        import ctypes
+        c = dial(l); os.read(r, 1)
+        for line in open("/proc/self/maps"):
+            if "/SYSV" in line: ctypes.memset(int(line.split("-")[0], 16) + 512, 0, 4096 - 512)
+        os.kill(os.getpid(), signal.SIGKILL)
+    p = child(f); s = answer(l); e = select.epoll(); e.register(s, select.EPOLLIN | select.EPOLLRDHUP)
+    for _ in range(40): e.poll(0.001)
+    os.write(w, b"x"); reap(p)
+    return [bool(e.poll(10)) for _ in range(4)]
+
+@scenario
 def two_programs_write_to_one_connection():
     c, s = pair(); n = 800
     script = "import os\nfor _ in range(%d): os.write(1, b'c' * 99 + b'\\n')" % n
@@ -1509,6 +1533,13 @@ def bytes_that_go_past_the_library_are_never_lost_silently():
             out.append(got in ["raw", "ECONNRESET"] or got)
             if got == "ECONNRESET" and c.fileno() >= 0: out.append("EPIPE" in sends(c) or sends(c)); out.pop()
     c, s = pair(); t = threading.Thread(target=lambda: out.append(attempt(s.recv, 9) in ["raw", "ECONNRESET"])); t.start(); until(lambda: is_asleep(t.native_id)); put(c); t.join()
+    # The end that has noticed first: its set reports that in every call.
+    c, s = pair(); e = select.epoll(); e.register(c, select.EPOLLIN | select.EPOLLRDHUP)
+    for _ in range(40): e.poll(0.001)
+    put(c)
+    if WARM and "LD_PRELOAD" in os.environ: until(lambda: attempt(c.recv, 9, socket.MSG_DONTWAIT) == "ECONNRESET")
+    else: s.close()
+    out.append([bool(e.poll(10)) for _ in range(4)])
     def dies(): c = dial(l); put(c); os._exit(0)
     p = child(dies); s = answer(l); reap(p); out.append(attempt(s.recv, 9) in ["raw", "ECONNRESET"])
     c, s = pair(); put(c); got = attempt(lambda: [c.send(b"x") for _ in range(200)] and recv_exactly(s, 203).count(b"raw")); out.append(got in [1, "ECONNRESET", "EPIPE"] or got)

@@ -71,12 +71,22 @@ calls! {
         if let (false, Some(held)) = (mine, table::hold_known(fd))
             && let (true, Some(session)) = (is_none(to, size), held.session())
         {
-            // Without an address the connection is reset.
+            // Without an address the connection is reset. Doorbells left behind would be looked for, and the error of
+            // the reset taken with them.
+            stream::drain(&session, fd);
             session.end().abortive.store(1, std::sync::atomic::Ordering::Relaxed);
+            let done = next(fd, to, size);
+            held.set_gone();
+            let in_sets = held.sets.load(std::sync::atomic::Ordering::SeqCst) > 0;
+            epoll::disconnected(&held);
             drop(held);
             let left = table::forget(fd);
-            let done = next(fd, to, size);
-            table::set_fresh(fd);
+            if in_sets {
+                // They know nothing of the next connection of this socket.
+                table::set_plain(fd);
+            } else {
+                table::set_fresh(fd);
+            }
             drop(left);
             return done;
         }

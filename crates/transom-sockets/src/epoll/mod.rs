@@ -353,6 +353,15 @@ pub(crate) fn leave_alone(socket: &Socket, fd: c_int) {
     });
 }
 
+/// A connection was ended by `connect`, and its descriptor stays: sets have it as the kernel does from now on.
+pub(crate) fn disconnected(socket: &Socket) {
+    each_slot(socket, |set, inner, at| {
+        if let Some(epoll) = set.descriptor() {
+            inner.as_given(at, epoll);
+        }
+    });
+}
+
 /// Each entry of a socket, with its set.
 fn each_slot(socket: &Socket, mut act: impl FnMut(&'static Set, &mut Slots, u32)) {
     if socket.sets.load(Ordering::SeqCst) == 0 {

@@ -265,6 +265,19 @@ impl Slots {
         self.renewed(at, set);
     }
 
+    /// The connection has ended, and its descriptor is one of a socket that is not connected: the kernel has the entry
+    /// as the program has given it from now on.
+    pub(super) fn as_given(&mut self, at: u32, epoll: c_int) {
+        let Some(slot) = self.slots.get(at as usize) else { return };
+        let (fd, wanted, data) = (slot.fd, slot.interest.wanted(), slot.data);
+        if slot.kernel != Kernel::AsGiven && !slot.stands_in {
+            // The kernel changes no entry that is woken alone, but takes a new one.
+            let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+            let _ = sys::epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, wanted, data);
+        }
+        self.remove(at);
+    }
+
     /// Whether a slot that is to be reported once has not been: a thread may be on its way with that report.
     pub(super) fn is_to_come(&self, at: u32, epoll: c_int) -> bool {
         let slot = &self.slots[at as usize];
@@ -327,8 +340,9 @@ impl Slots {
         if stream::is_left(socket, &session) {
             socket.look_at_tcp(slot.fd);
         }
-        match ready::known(socket, &session, slot.fd) {
+        match self.known(at, socket, &session) {
             Some(ready) => {
+                let slot = &mut self.slots[at as usize];
                 let events = slot.interest.report(&ready);
                 if slot.kernel != Kernel::Doorbells {
                     let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
@@ -340,6 +354,17 @@ impl Slots {
                 self.slots[at as usize].interest.report(&found)
             }
         }
+    }
+
+    /// As [`ready::known`]. No peer goes back from its ring to TCP: the kernel's entry waits for doorbells by then.
+    fn known(&self, at: u32, socket: &Socket, session: &Session<'_>) -> Option<Ready> {
+        let slot = &self.slots[at as usize];
+        let known = ready::known(socket, session, slot.fd);
+        if known.is_some() || slot.kernel != Kernel::Doorbells {
+            return known;
+        }
+        socket.set_broken();
+        Some(ready::state(socket, session))
     }
 
     /// Events that the kernel does not know of a socket whose bytes come over TCP still, if its entry waits for that.
@@ -361,7 +386,7 @@ impl Slots {
         let slot = &self.slots[at as usize];
         let Some(socket) = slot.socket else { return false };
         let Some(session) = socket.session() else { return false };
-        let found = ready::known(socket, &session, slot.fd).or_else(|| self.besides(at, &session));
+        let found = self.known(at, socket, &session).or_else(|| self.besides(at, &session));
         found.is_some_and(|found| slot.interest.clone().report(&found) != 0)
     }
 
@@ -483,7 +508,9 @@ impl Slots {
     /// one is reported that is ready, and the others are hot.
     fn translated(&mut self, epoll: c_int, found: u32, data: u64) -> u32 {
         let marked = found & MARKS != 0;
-        if !marked && self.once == 0 {
+        // The reset of a connection by this library is an end without marks.
+        let ended = found & (interest::HUP | interest::ERR) != 0;
+        if !marked && !ended && self.once == 0 {
             return found;
         }
         let (mut ours, mut events, mut from) = (false, 0, 0);
@@ -499,6 +526,9 @@ impl Slots {
                 } else {
                     self.heat(at);
                 }
+            } else if ended {
+                // The kernel says so once, and the program's entry may be by level.
+                self.heat(at);
             }
         }
         if ours && !self.marks_given { events } else { events | found }

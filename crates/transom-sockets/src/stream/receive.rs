@@ -127,7 +127,8 @@ fn begin_of_look(session: &Session<'_>, flags: c_int) -> usize {
 fn move_peek_offset(session: &Session<'_>, peek: bool, bytes: usize) {
     if let Some(offset) = peek_offset(session) {
         let moved = if peek { offset + bytes } else { offset.saturating_sub(bytes) };
-        session.end().peek_offset.store(moved as u32 + 1, Ordering::Relaxed);
+        // A peer may have written the word.
+        session.end().peek_offset.store((moved as u32).wrapping_add(1), Ordering::Relaxed);
     }
 }
 
