@@ -10,7 +10,7 @@
 //! two sees the other.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::lock;
 use super::sys::{self, Errno};
@@ -34,10 +34,65 @@ struct Place {
 const FREE: usize = 0;
 const TAKEN: usize = 1;
 
-/// More threads that sleep at once cannot be cancelled meanwhile.
-static PLACES: [Place; 1024] = [const {
-    Place { thread: AtomicUsize::new(FREE), number: AtomicU32::new(0), wakers: AtomicU32::new(0) }
-}; 1024];
+/// Places of threads that sleep, and more of them where these were all taken once. None is ever freed.
+struct Places {
+    places: [Place; 1024],
+    more: AtomicPtr<Places>,
+}
+
+static PLACES: Places = Places::new();
+
+impl Places {
+    const fn new() -> Places {
+        const PLACE: Place = Place {
+            thread: AtomicUsize::new(FREE),
+            number: AtomicU32::new(0),
+            wakers: AtomicU32::new(0),
+        };
+        Places { places: [const { PLACE }; 1024], more: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Places> {
+        // SAFETY: made by `extended`, and never freed.
+        unsafe { self.more.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The ones behind these, made if there are none.
+    #[cold]
+    fn extended(&self) -> &'static Places {
+        if let Some(next) = self.next() {
+            return next;
+        }
+        let new = Box::into_raw(Box::new(Places::new()));
+        let (none, order) = (std::ptr::null_mut(), Ordering::AcqRel);
+        match self.more.compare_exchange(none, new, order, Ordering::Acquire) {
+            // SAFETY: just made, or made by another thread, and never freed.
+            Ok(_) => unsafe { &*new },
+            Err(others) => {
+                // SAFETY: made above, and known to nobody.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: as above.
+                unsafe { &*others }
+            }
+        }
+    }
+
+    /// A free place among these, which is the caller's from now on; `first` says where a look for it begins.
+    fn take(&self, first: usize) -> Option<&Place> {
+        let (order, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+        let free = |place: &&Place| {
+            place.thread.load(failed) == FREE
+                && place.thread.compare_exchange(FREE, TAKEN, order, failed).is_ok()
+        };
+        let at = |step: usize| self.places.get((first + step) % self.places.len());
+        (0..self.places.len()).filter_map(at).find(free)
+    }
+}
+
+/// Each place that there is.
+fn all() -> impl Iterator<Item = &'static Place> {
+    std::iter::successors(Some(&PLACES), |places| places.next()).flat_map(|places| &places.places)
+}
 
 /// How long a cancel goes on with waking a thread, in nanoseconds.
 const LONGEST: u64 = 1_000_000_000;
@@ -47,7 +102,7 @@ unsafe extern "C-unwind" {
 }
 
 /// This thread sleeps.
-struct Asleep(Option<&'static Place>);
+struct Asleep(&'static Place);
 
 impl Asleep {
     fn new() -> Asleep {
@@ -55,23 +110,22 @@ impl Asleep {
         let thread = unsafe { libc::pthread_self() } as usize;
         // Threads' numbers are addresses, megabytes apart.
         let first = thread.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let (order, failed) = (Ordering::SeqCst, Ordering::Relaxed);
-        let free = |at: &usize| {
-            let place = &PLACES[(first + at) % PLACES.len()];
-            place.thread.compare_exchange(FREE, TAKEN, order, failed).is_ok()
+        let mut places: &'static Places = &PLACES;
+        let place = loop {
+            match places.take(first) {
+                Some(place) => break place,
+                None => places = places.extended(),
+            }
         };
-        let found = (0..PLACES.len()).find(free).map(|at| &PLACES[(first + at) % PLACES.len()]);
-        if let Some(place) = found {
-            place.number.store(lock::thread(), Ordering::Relaxed);
-            place.thread.store(thread, Ordering::SeqCst);
-        }
-        Asleep(found)
+        place.number.store(lock::thread(), Ordering::Relaxed);
+        place.thread.store(thread, Ordering::SeqCst);
+        Asleep(place)
     }
 }
 
 impl Drop for Asleep {
     fn drop(&mut self) {
-        let Some(place) = self.0 else { return };
+        let place = self.0;
         place.thread.store(FREE, Ordering::SeqCst);
         // A signal that is on its way must not end the next sleep.
         while place.wakers.load(Ordering::SeqCst) > 0 {
@@ -127,7 +181,7 @@ pub(crate) fn cancelled(thread: libc::pthread_t) {
     let thread = thread as usize;
     let begin = sys::now();
     let is_there = |place: &Place| place.thread.load(Ordering::SeqCst) == thread;
-    for place in PLACES.iter().filter(|place| is_there(place)) {
+    for place in all().filter(|place| is_there(place)) {
         place.wakers.fetch_add(1, Ordering::SeqCst);
         // A thread that has said so may not sleep yet.
         while is_there(place)
@@ -142,7 +196,7 @@ pub(crate) fn cancelled(thread: libc::pthread_t) {
 
 /// In the child of a fork, none of these threads is there.
 pub(crate) fn after_fork() {
-    for place in &PLACES {
+    for place in all() {
         place.thread.store(FREE, Ordering::Relaxed);
         place.wakers.store(0, Ordering::Relaxed);
     }

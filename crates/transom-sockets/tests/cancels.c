@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -68,7 +69,39 @@ static void await(void) {
         state = at ? at[2] : 0;
     }
 }
+/* More threads that sleep at once than the library has places for at first. */
+enum { MANY = 1100 };
+static pid_t numbers[MANY];
+static void *waits_for_nothing(void *number) {
+    struct epoll_event event;
+    __atomic_store_n((pid_t *)number, syscall(SYS_gettid), __ATOMIC_RELEASE);
+    epoll_wait(set, &event, 1, -1);
+    return 0;
+}
+static int cancel_many(void) {
+    static pthread_t threads[MANY];
+    int cancelled = 0;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 128 << 10);
+    set = epoll_create1(0);
+    for (int i = 0; i < MANY; i++)
+        if (pthread_create(&threads[i], &small, waits_for_nothing, &numbers[i])) return printf("no threads\n"), 0;
+    for (int i = 0; i < MANY; i++) {
+        while (!(thread = __atomic_load_n(&numbers[i], __ATOMIC_ACQUIRE))) sched_yield();
+        await();
+    }
+    for (int i = 0; i < MANY; i++) pthread_cancel(threads[i]);
+    for (int i = 0; i < MANY; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        cancelled += result == PTHREAD_CANCELED;
+    }
+    printf("%d cancelled\n", cancelled);
+    return 0;
+}
 int main(int count, char **words) {
+    if (count > 1) return cancel_many();
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
     char byte;

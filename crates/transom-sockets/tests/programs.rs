@@ -503,6 +503,11 @@ fn cancelled_threads_end_in_calls_that_sleep() {
     let (tcp, switched) = (said(false), said(true));
     assert_eq!(tcp.1.matches("cleaned, cancelled, the end\n").count(), 28, "{tcp:?}");
     assert_eq!(switched, tcp);
+    let many = |switched| {
+        let output = command(program.to_str().unwrap(), switched).arg("many").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(many(true), many(false));
 }
 
 /// A handler of a signal leaves a call by `siglongjmp`: the connection goes on, and ends when its descriptor is closed.
