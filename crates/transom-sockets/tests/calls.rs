@@ -28,7 +28,7 @@ const TAKEN: &str = "socket listen accept accept4 connect __connect shutdown clo
      __select pselect epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 \
      fdopen _IO_fdopen fclose _IO_fclose freopen freopen64 fileno fileno_unlocked syscall \
      execve execveat execv execvp execvpe fexecve execl execlp execle posix_spawn posix_spawnp \
-     system popen _IO_popen daemon login_tty forkpty getpeername \
+     pidfd_spawn pidfd_spawnp system popen _IO_popen daemon login_tty forkpty getpeername \
      pthread_cancel";
 
 /// Why the library need not have the others. A star stands for any end of a name, or any beginning.
@@ -67,7 +67,7 @@ const OTHERS: &[(&str, &str)] = &[
     (
         "has descriptors of its own",
         "res_send res_nsend __res_* rexec* rcmd* catclose catgets closelog mq_* openpty socketpair \
-         pidfd_open pidfd_send_signal",
+         pidfd_open pidfd_send_signal pidfd_getpid",
     ),
     ("is for terminals", "tc*"),
     ("does nothing on Linux", "bdflush putmsg putpmsg"),

@@ -63,6 +63,23 @@ calls! {
         next(pid, file, actions, attributes, words, variables)
     }
 
+    // Of glibc 2.39 and later.
+    fn pidfd_spawn(
+        pidfd: *mut c_int, path: Text, actions: *const c_void, attributes: *const c_void, words: Words,
+        variables: Words
+    ) -> c_int, libc::ENOSYS; |next| {
+        let _kept = starts(What::Path(path), variables, true);
+        next(pidfd, path, actions, attributes, words, variables)
+    }
+
+    fn pidfd_spawnp(
+        pidfd: *mut c_int, file: Text, actions: *const c_void, attributes: *const c_void, words: Words,
+        variables: Words
+    ) -> c_int, libc::ENOSYS; |next| {
+        let _kept = starts(What::Name(file), variables, true);
+        next(pidfd, file, actions, attributes, words, variables)
+    }
+
     fn _exit(status: c_int) -> (), Default::default(); |next| {
         said::at_exit();
         next(status);
