@@ -1463,6 +1463,14 @@ def sends_of_every_place_and_length():
     return out
 
 @scenario
+def a_send_with_an_address():
+    """A stream takes none (send(2)), and opens no second connection (MSG_FASTOPEN of tcp(7))."""
+    c, s = pair(); at = s.getsockname(); fast = 0x20000000
+    out = [attempt(c.sendto, b"ab", at), attempt(c.sendto, b"cd", 0, ("127.0.0.1", 1)), attempt(c.sendmsg, [b"ef"], [], 0, at)]
+    out += [attempt(c.sendto, b"gh", fast, at), attempt(c.sendmsg, [b"ij"], [], fast, at), attempt(c.send, b"kl", fast)]
+    c.close(); return out + [recv_all(s).decode()]
+
+@scenario
 def several_threads_send_at_once():
     c, s = pair(); failed = []
     def put(of):

@@ -89,6 +89,10 @@ fn send_now(
 ) -> Result<usize, Errno> {
     let Some(session) = held.session() else { return Err(libc::EBADF) };
     let wanted = checked(vectors)?;
+    if flags & libc::MSG_FASTOPEN != 0 {
+        // This asks for a connection (tcp(7)).
+        return Err(libc::EISCONN);
+    }
     let nonblocking = is_nonblocking(held, fd, flags);
     let mut done = 0;
     let mut patience = Patience::default();
