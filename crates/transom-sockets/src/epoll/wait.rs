@@ -124,6 +124,10 @@ impl Set {
                     None => continue,
                 }
             };
+            if over && !asks && asked == Ok(0) {
+                // The rings had nothing a moment ago.
+                return Ok(0);
+            }
             let Some(mut inner) = self.lock() else { return asked };
             // A single doorbell serves all hot sockets.
             let asked_for = asked.unwrap_or_default();
