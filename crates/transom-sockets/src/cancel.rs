@@ -44,12 +44,14 @@ static PLACES: Places = Places::new();
 
 impl Places {
     const fn new() -> Places {
-        const PLACE: Place = Place {
-            thread: AtomicUsize::new(FREE),
-            number: AtomicU32::new(0),
-            wakers: AtomicU32::new(0),
-        };
-        Places { places: [const { PLACE }; 1024], more: AtomicPtr::new(std::ptr::null_mut()) }
+        let places = [const {
+            Place {
+                thread: AtomicUsize::new(FREE),
+                number: AtomicU32::new(0),
+                wakers: AtomicU32::new(0),
+            }
+        }; 1024];
+        Places { places, more: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     fn next(&self) -> Option<&'static Places> {
