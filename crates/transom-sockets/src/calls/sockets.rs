@@ -82,7 +82,7 @@ calls! {
             drop(held);
             let left = table::forget(fd);
             if in_sets {
-                // They know nothing of the next connection of this socket.
+                // Sets know nothing of the next connection of this socket.
                 table::set_plain(fd);
             } else {
                 table::set_fresh(fd);
