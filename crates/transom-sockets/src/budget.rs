@@ -7,12 +7,12 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use transom_switch::layout::{LARGE, RINGS, ring_size};
+use transom_switch::layout::{LARGE, RINGS};
 
 use super::sys;
 use super::table;
 
-/// Bytes that lie in large rings of this process, or did when they were counted last; when that was.
+/// Bytes that large rings of this process have, or had when they were counted last; when that was.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds between two counts.
@@ -46,13 +46,10 @@ pub(crate) fn allows(ring: usize, bytes: usize) -> bool {
     true
 }
 
-/// Bytes that lie in large rings of this process now.
+/// Bytes that large rings of this process have now.
 fn count() -> u64 {
     let mut all = 0;
-    table::each_attached(|held| {
-        let small: u64 = (0..LARGE).map(|ring| ring_size(held.ring(), ring)).sum();
-        all += held.session().map_or(0, |session| session.queued().saturating_sub(small));
-    });
+    table::each_attached(|held| all += held.session().map_or(0, |session| session.occupied()));
     all
 }
 

@@ -141,7 +141,7 @@ if not huge:
     at = C.shmat(segment, None, 0)
     memory = (ctypes.c_char * length).from_address(at)
     def put(at, form, value): memory[at:at + struct.calcsize(form)] = struct.pack(form, value)
-    put(0, '8s', b'trnsock1'), put(8, 'I', 3), put(16, 'Q', ring), put(256, '8s', cookie(c))
+    put(0, '8s', b'trnsock1'), put(8, 'I', 4), put(16, 'Q', ring), put(256, '8s', cookie(c))
 enter(c, segment)
 C.shmctl(segment, 0 if not huge else 99, None)
 c.settimeout(0.05)

@@ -12,14 +12,14 @@ use super::wait::Wait;
 /// The first word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"trnsock1");
 /// The layout of this file. A side that finds another version stays with TCP.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Features that both sides must know: none yet. A side that finds one it lacks stays with TCP.
 pub const FEATURES: u32 = 0;
 /// Sizes of a side's smallest ring that are taken, in bytes: powers of two.
 pub const RING_SIZES: std::ops::RangeInclusive<u64> = 4096..=65_536;
 /// Rings of each side.
 pub const RINGS: usize = 4;
-/// Rings from here on give their memory back as they are read.
+/// Rings from here on give their memory back once they are read.
 pub const LARGE: usize = 2;
 /// How often each ring doubles the smallest one. All four of 16 KiB together have 20 MiB, what a TCP connection
 /// takes whose reader does not read, at most: 4 MiB unsent (`tcp_wmem`), and a window of half of 32 MiB
@@ -114,6 +114,8 @@ pub(crate) struct Published {
     pub(crate) finished: AtomicU32,
     /// A sender that has found no room is woken when everything up to this position is read.
     pub(crate) mark: AtomicU64,
+    /// 1: a sender writes into a large ring, whose memory stays.
+    pub(crate) keeps: AtomicU32,
 }
 
 /// Words that the processes at the sending end share.
@@ -137,6 +139,8 @@ pub(crate) struct Sending {
 pub(crate) struct Taken {
     /// Bytes read from the rings.
     pub(crate) tail: AtomicU64,
+    /// 1: a receiver gives the memory of a large ring back, of which everything is read.
+    pub(crate) gives_back: AtomicU32,
 }
 
 /// Words that the processes at the receiving end share.
@@ -146,6 +150,8 @@ pub(crate) struct Receiving {
     pub(crate) lock: AtomicU32,
     /// The ring that bytes are read from, or one that was left for it.
     pub(crate) ring: AtomicU32,
+    /// The large ring that has memory of bytes that were read; 0: none.
+    pub(crate) behind: AtomicU32,
     /// Bytes of the stream that came over TCP.
     pub(crate) by_tcp: AtomicU64,
     /// The position plus 1 of the last urgent byte that was received out of band.

@@ -5,7 +5,7 @@
 //! else is here.
 
 use super::layout::{Header, LARGE, RINGS, Side, Way, ring_begin, ring_size, side_length};
-use super::sync::{AtomicU32, Ordering};
+use super::sync::{AtomicU32, Ordering, fence};
 use super::wait::{Wait, Wake};
 
 /// How far two sides have agreed.
@@ -75,7 +75,7 @@ impl Stretches {
         (at + length).saturating_sub(1)
     }
 
-    /// Whether the memory behind these bytes is given back when they are read, so that a sender asks for it
+    /// Whether the memory behind these bytes is given back once their ring is read, so that a sender asks for it
     /// each time.
     #[must_use]
     #[inline]
@@ -96,9 +96,6 @@ pub struct Incoming {
     /// The next byte is the urgent one, out of line.
     pub at_mark: bool,
 }
-
-/// Pages that memory is given back by.
-const PAGE: u64 = 4096;
 
 /// An end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -306,9 +303,7 @@ impl<'a> Session<'a> {
         }
         let (ring, entered) = self.ring_out();
         let used = head.wrapping_sub(tail).min(head.wrapping_sub(entered));
-        // The page that is being read is given back as a whole: nothing is written before it.
-        let apart = if ring >= LARGE { PAGE } else { 0 };
-        let free = (ring_size(self.smallest, ring) - apart).saturating_sub(used);
+        let free = ring_size(self.smallest, ring).saturating_sub(used);
         Ok(Stretches::of(head, free.min(wanted as u64), self.smallest, ring))
     }
 
@@ -373,8 +368,7 @@ impl<'a> Session<'a> {
         way.sending.0.entered.store(head, Ordering::Relaxed);
     }
 
-    /// Leave a large ring of which nearly everything is read: it costs memory, and the pace of memory that is
-    /// asked for and given back.
+    /// Leave a large ring of which nearly everything is read: it costs memory.
     #[inline]
     pub fn settle(&self) {
         if self.outgoing().sending.0.ring.load(Ordering::Relaxed) as usize >= LARGE {
@@ -389,6 +383,40 @@ impl<'a> Session<'a> {
         if ring >= LARGE && self.queued() <= little && self.is_free(LARGE - 1) {
             self.change_to(LARGE - 1);
         }
+    }
+
+    /// Before bytes are written into a large ring, whose memory stays until [`Session::let_go`]. `false`: its reader
+    /// is giving the memory back, so that they go elsewhere, behind a `let_go`.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        let way = self.outgoing();
+        way.published.0.keeps.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        way.taken.0.gives_back.load(Ordering::Acquire) == 0
+    }
+
+    /// Behind [`Session::hold`], once bytes are published: memory of the large ring in use that this end gives back,
+    /// an offset and a length, because everything is read.
+    #[must_use]
+    pub fn let_go(&self) -> Option<(usize, usize)> {
+        let way = self.outgoing();
+        way.published.0.keeps.store(0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.memory_of(self.ring_out().0).filter(|_| self.queued() == 0)
+    }
+
+    /// Bytes of memory that the large rings of this end have, at most.
+    #[must_use]
+    pub fn occupied(&self) -> u64 {
+        let small: u64 = (0..LARGE).map(|ring| ring_size(self.smallest, ring)).sum();
+        let (ring, entered) = self.ring_out();
+        let stays = match self.memory_of(ring) {
+            Some((_, length)) if self.queued() > 0 => {
+                self.written().wrapping_sub(entered).min(length as u64)
+            }
+            _ => 0,
+        };
+        stays.max(self.queued().saturating_sub(small))
     }
 
     /// Bytes that were written and not read.
@@ -622,23 +650,47 @@ impl<'a> Session<'a> {
         Err(Violation)
     }
 
-    /// Memory that is given back before [`Session::consumed`] is told of these bytes: pages, as an offset and a
-    /// length, at most two times. No sender writes there before that.
+    /// Before [`Session::consumed`] is told of these bytes: the memory, an offset and a length, of a large ring that is
+    /// read to its end and left. No sender writes there before that.
     #[must_use]
-    pub fn given_back(&self, stretches: &Stretches) -> [(usize, usize); 2] {
-        let way = self.incoming();
-        if !stretches.is_large() || stretches.length() == 0 {
-            return [(0, 0); 2];
+    #[inline]
+    pub fn left_behind(&self, stretches: &Stretches) -> Option<(usize, usize)> {
+        let behind = &self.incoming().receiving.0.behind;
+        let before = behind.load(Ordering::Relaxed) as usize;
+        let now = if stretches.is_large() { stretches.ring } else { 0 };
+        if before == now {
+            return None;
         }
-        let tail = way.taken.0.tail.load(Ordering::Relaxed);
-        let end = tail.wrapping_add(stretches.length() as u64);
-        let left = Left::of(way, stretches.ring).is_some_and(|left| left.at == end);
-        // The last page of a ring that is left goes as a whole.
-        let end = if left { end.wrapping_add(PAGE - 1) } else { end } & !(PAGE - 1);
-        let begin = tail & !(PAGE - 1);
-        let length = end.wrapping_sub(begin).min(ring_size(self.smallest, stretches.ring));
-        let pages = Stretches::of(begin, length, self.smallest, stretches.ring);
-        [pages.first, pages.second]
+        behind.store(now as u32, Ordering::Relaxed);
+        self.memory_of(before)
+    }
+
+    /// Behind [`Session::consumed`]: if everything is read, and no sender is about to write into the large ring that
+    /// the bytes came from, `give` gets its memory, an offset and a length. A sender that is gives it back itself
+    /// ([`Session::let_go`]).
+    pub fn give_back(&self, give: impl FnOnce(usize, usize)) {
+        let way = self.incoming();
+        let (tail, behind) = (way.taken.0.tail.load(Ordering::Relaxed), &way.receiving.0.behind);
+        let memory = self.memory_of(behind.load(Ordering::Relaxed) as usize);
+        let is_all_read = || way.published.0.head.load(Ordering::SeqCst) == tail;
+        let Some((at, length)) = memory.filter(|_| is_all_read()) else { return };
+        way.taken.0.gives_back.store(1, Ordering::Relaxed);
+        // Pairs with those of `hold` and `let_go`: a sender sees the word and writes elsewhere, or this sees its
+        // word, or what it has written.
+        fence(Ordering::SeqCst);
+        if way.published.0.keeps.load(Ordering::SeqCst) == 0 && is_all_read() {
+            give(at, length);
+            behind.store(0, Ordering::Relaxed);
+        }
+        way.taken.0.gives_back.store(0, Ordering::Release);
+    }
+
+    /// The memory of a large ring: offset and length.
+    fn memory_of(&self, ring: usize) -> Option<(usize, usize)> {
+        let large = (LARGE..RINGS).contains(&ring);
+        large.then(|| {
+            (ring_begin(self.smallest, ring) as usize, ring_size(self.smallest, ring) as usize)
+        })
     }
 
     /// Free `bytes` that were read where [`Session::at`] has said. Senders that wait are woken at the mark that

@@ -330,6 +330,100 @@ fn receives(header: &layout::Header, rings: &Rings) {
     }
 }
 
+/// Writes two bytes into a large ring, as long as the reader lets it.
+fn sends_deep(header: &layout::Header, memory: &Deep) -> usize {
+    let session = session::Session::new(header, layout::Side::Active, SMALLEST);
+    session.change_to(layout::LARGE);
+    let mut sent = 0;
+    let mut may = true;
+    while sent < 2 && may {
+        may = session.hold();
+        if may {
+            // SAFETY: no reader has this byte, and none gives it away.
+            memory.0[sent].with_mut(|byte| unsafe { *byte = 1 + sent as u8 });
+            let _ = session.filled(1);
+            sent += 1;
+        }
+        if session.let_go().is_some() {
+            memory.give_back();
+        }
+    }
+    let _ = session.finish();
+    sent
+}
+
+/// Reads them, and gives the memory back when it has read everything that there was.
+fn receives_deep(header: &layout::Header, memory: &Deep) -> usize {
+    let session = session::Session::new(header, layout::Side::Passive, SMALLEST);
+    let mut got = 0;
+    loop {
+        let incoming = session.arrived().unwrap();
+        let at = session.at(&incoming, 0, 1).unwrap();
+        if at.length() == 0 {
+            if incoming.finished {
+                return got;
+            }
+            loom::thread::yield_now();
+            continue;
+        }
+        // SAFETY: no sender has these bytes.
+        assert_eq!(memory.0[got].with(|byte| unsafe { *byte }), 1 + got as u8);
+        got += 1;
+        assert_eq!(session.left_behind(&at), None);
+        let _ = session.consumed(1);
+        session.give_back(|_, _| memory.give_back());
+    }
+}
+
+/// Memory of a large ring goes back while nobody writes there, and no byte with it; whatever the order, one of both
+/// sides gives it back behind the last byte.
+///
+/// Seen to fail without each of the three barriers, and where `let_go` or `give_back` does not look at what is read.
+#[test]
+fn memory_of_a_large_ring_goes_back_with_no_byte() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let begin = spawn(|| {
+            let header = layout::Header::default();
+            header.prepare(SMALLEST, 7);
+            let shared =
+                Arc::new((header, Deep([0; 2].map(loom::cell::UnsafeCell::new), Mutex::default())));
+            let other = shared.clone();
+            let sender = spawn(move || {
+                let sent = sends_deep(&other.0, &other.1);
+                assert!(sent > 0, "nothing was read before");
+            });
+            let got = receives_deep(&shared.0, &shared.1);
+            sender.join().unwrap();
+            for byte in &shared.1.0 {
+                // SAFETY: the other thread has ended.
+                assert_eq!(byte.with(|byte| unsafe { *byte }), 0, "behind {got} bytes");
+            }
+        });
+        begin.join().unwrap();
+    });
+}
+
+/// The bytes of a large ring.
+struct Deep([loom::cell::UnsafeCell<u8>; 2], Mutex<()>);
+
+impl Deep {
+    /// The kernel takes the memory: it is zeros from now on. Both sides may ask it at once.
+    fn give_back(&self) {
+        let _lock = self.1.lock().unwrap();
+        for byte in &self.0 {
+            // SAFETY: everything is read, and nobody writes.
+            byte.with_mut(|byte| unsafe { *byte = 0 });
+        }
+    }
+}
+
+// SAFETY: loom reports two threads that use a cell at once.
+unsafe impl Sync for Deep {}
+// SAFETY: numbers.
+unsafe impl Send for Deep {}
+
 /// A sender goes from a ring to the next one and back, while its reader follows: no byte is written before the one
 /// in its place is read, nor read before it is written, and all come in order.
 ///

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use transom_switch::layout::{
-    HEADER, Header, MAGIC, Side, Unfit, VERSION, ring_begin, ring_size, segment_length, side_length,
+    HEADER, Header, LARGE, MAGIC, Side, Unfit, VERSION, ring_begin, ring_size, segment_length,
+    side_length,
 };
 use transom_switch::session::{Road, Session, State, Stretches};
 use transom_switch::wait::{Wait, Wake};
@@ -21,6 +22,8 @@ struct Pair {
     rings: [Vec<u8>; 2],
     /// Bytes of the TCP stream, of the side that sends.
     tcp: [VecDeque<u8>; 2],
+    /// Bytes of memory that the kernel was given, of the side that sends.
+    given: [usize; 2],
 }
 
 fn other(side: Side) -> usize {
@@ -33,7 +36,15 @@ impl Pair {
         header.prepare(RING, 7);
         assert_eq!(header.examine(segment_length(RING)), Ok(RING));
         let rings = || vec![0; side_length(RING) as usize];
-        Pair { header, rings: [rings(), rings()], tcp: Default::default() }
+        Pair { header, rings: [rings(), rings()], tcp: Default::default(), given: [0; 2] }
+    }
+
+    /// The kernel has this memory of a side's rings now.
+    fn give(&mut self, side: usize, memory: impl IntoIterator<Item = (usize, usize)>) {
+        for (begin, length) in memory {
+            self.rings[side][begin..][..length].fill(0xEE);
+            self.given[side] += length;
+        }
     }
 
     fn session(&self, side: Side) -> Session<'_> {
@@ -55,12 +66,16 @@ impl Pair {
             return bytes.len();
         }
         let room = self.session(side).room(bytes.len()).unwrap();
+        assert!(!room.is_large() || self.session(side).hold(), "no reader is at work");
         let (first, second) = bytes[..room.length()].split_at(room.first.1);
         let ring = &mut self.rings[side as usize];
         ring[room.first.0..][..room.first.1].copy_from_slice(first);
         ring[room.second.0..][..room.second.1].copy_from_slice(second);
         let wake = self.session(side).filled(room.length());
         self.ring(side, wake);
+        let unused = self.session(side).let_go();
+        assert!(unused.is_none() || room.length() == 0, "memory that the reader has not seen");
+        self.give(side as usize, unused);
         room.length()
     }
 
@@ -128,12 +143,12 @@ impl Pair {
                     }
                     let at = self.session(side).at(&incoming, 0, most).unwrap();
                     let got = self.bytes(side, &at);
-                    for (begin, length) in self.session(side).given_back(&at) {
-                        // The kernel has the memory now.
-                        self.rings[other(side)][begin..][..length].fill(0xEE);
-                    }
+                    let left = self.session(side).left_behind(&at);
                     let wake = self.session(side).consumed(got.len());
                     self.ring(side, wake);
+                    let mut given = Vec::from_iter(left);
+                    self.session(side).give_back(|begin, length| given.push((begin, length)));
+                    self.give(other(side), given);
                     return got;
                 }
             }
@@ -260,11 +275,16 @@ proptest! {
                 && let Ok(at) = session.at(&incoming, noise % 7, count)
             {
                 prop_assert!(inside(&at) && at.length() <= count);
-                for (begin, length) in session.given_back(&at) {
+                let mut given = Vec::from_iter(session.left_behind(&at));
+                let _ = session.consumed(at.length());
+                session.give_back(|begin, length| given.push((begin, length)));
+                let _ = session.hold();
+                given.extend(session.let_go());
+                for (begin, length) in given {
                     prop_assert!(begin % 4096 == 0 && length % 4096 == 0);
+                    prop_assert!(begin >= ring_begin(RING, LARGE) as usize);
                     prop_assert!(begin + length <= side_length(RING) as usize);
                 }
-                let _ = session.consumed(at.length());
             }
             let _ = session.received_by_tcp(count as u64);
             let _ = (session.road_in(), session.road_out());
@@ -419,6 +439,75 @@ fn a_sender_leaves_a_large_ring_once_it_is_read() {
     }
     let room = pair.session(Side::Passive).room(1).unwrap();
     assert_eq!((room.ring, room.is_large()), (1, false));
+}
+
+/// Memory of large rings goes back as a whole: when its ring is left, and when everything is read.
+#[test]
+fn memory_of_large_rings_goes_back_once_they_are_read() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    let sizes: Vec<usize> = (0..4).map(|ring| ring_size(RING, ring) as usize).collect();
+    let given = |pair: &Pair| pair.given[Side::Passive as usize];
+    let read = |pair: &mut Pair, most: usize| {
+        let mut left = most;
+        while left > 0 {
+            left -= pair.receive(Side::Active, left).len();
+        }
+    };
+    let all = sizes.iter().sum::<usize>();
+    let occupied = |pair: &Pair| pair.session(Side::Passive).occupied() as usize;
+    let little = vec![7; sizes[0] + sizes[1] + 5];
+    assert_eq!(pair.send_deep(Side::Passive, &little), little.len());
+    assert_eq!(occupied(&pair), 5);
+    let rest = vec![7; all - little.len()];
+    assert_eq!(pair.send_deep(Side::Passive, &rest), rest.len());
+    assert_eq!(occupied(&pair), sizes[2] + sizes[3]);
+    read(&mut pair, sizes[0] + sizes[1] + sizes[2]);
+    assert_eq!(given(&pair), 0, "more may be written there, as far as the reader knows");
+    read(&mut pair, 1);
+    assert_eq!(given(&pair), sizes[2]);
+    read(&mut pair, sizes[3] - 2);
+    assert_eq!((given(&pair), occupied(&pair)), (sizes[2], sizes[3]), "one byte is not read");
+    read(&mut pair, 1);
+    assert_eq!((given(&pair), occupied(&pair)), (sizes[2] + sizes[3], 0));
+    // Through the small rings there is none.
+    assert_eq!(pair.send_deep(Side::Passive, &[1; 5000]), 5000);
+    read(&mut pair, 5000);
+    assert_eq!(given(&pair), sizes[2] + sizes[3]);
+}
+
+/// Whichever side comes second: a reader that is giving memory back sends the sender elsewhere, and a sender that is
+/// writing gives back what its reader could not.
+#[test]
+fn memory_of_a_large_ring_stays_while_a_sender_writes_there() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    let large = (ring_begin(RING, LARGE) as usize, ring_size(RING, LARGE) as usize);
+    pair.send(Side::Passive, &[1; 4096]);
+    pair.session(Side::Passive).change_to(LARGE);
+    let (sender, reader) = (pair.session(Side::Passive), pair.session(Side::Active));
+    let read = || {
+        let at = reader.at(&reader.arrived().unwrap(), 0, 4096).unwrap();
+        assert_eq!(reader.left_behind(&at), None);
+        let _ = reader.consumed(at.length());
+    };
+    read();
+    assert!(sender.hold());
+    let _ = sender.filled(1);
+    read();
+    reader.give_back(|_, _| panic!("a sender writes there"));
+    assert_eq!(sender.let_go(), Some(large));
+    let mut given = None;
+    reader.give_back(|at, length| {
+        given = Some((at, length));
+        assert!(!sender.hold(), "the memory is going");
+        assert_eq!(sender.smaller(), Some(1), "nothing waits in the rings before");
+    });
+    assert_eq!(given, Some(large));
+    assert!(sender.hold());
+    let _ = sender.filled(1);
+    assert_eq!(sender.let_go(), None, "it is not read");
+    reader.give_back(|_, _| panic!("there is something to read"));
 }
 
 /// A ring whose memory ends is left again for a smaller one, once the reader is seen to be behind that.

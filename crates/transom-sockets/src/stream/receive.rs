@@ -309,8 +309,7 @@ fn by_ring(
                 return if done > 0 { Ok(Got::Bytes(done)) } else { Err(libc::EFAULT) };
             }
             if !peek {
-                give_back(held, session, stretches);
-                wake(session, fd, session.for_peer_room(), session.consumed(count));
+                consume(held, session, fd, &stretches);
             }
             done += count;
             // Otherwise there was no more a moment ago.
@@ -369,20 +368,24 @@ fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Er
     Ok(wanted.min(1))
 }
 
-/// Before bytes of a large ring are said to be read: the kernel gets their memory.
+/// Bytes of the rings are read. The memory of a large ring goes back to the kernel once the ring is left, or everything
+/// is read.
 #[inline]
-fn give_back(held: &Socket, session: &Session<'_>, stretches: Stretches) {
+fn consume(held: &Socket, session: &Session<'_>, fd: c_int, stretches: &Stretches) {
+    let left = session.left_behind(stretches);
+    if left.is_some() {
+        give_back(held, session, left);
+    }
+    wake(session, fd, session.for_peer_room(), session.consumed(stretches.length()));
     if stretches.is_large() {
-        give_back_now(held, session, stretches);
+        session.give_back(|at, length| give_back(held, session, Some((at, length))));
     }
 }
 
+#[cold]
 #[inline(never)]
-fn give_back_now(held: &Socket, session: &Session<'_>, stretches: Stretches) {
-    let rings = held.bytes(session.side().other());
-    for (at, length) in session.given_back(&stretches) {
-        if length > 0 {
-            sys::give_back(rings.wrapping_add(at), length);
-        }
+fn give_back(held: &Socket, session: &Session<'_>, memory: Option<(usize, usize)>) {
+    if let Some((at, length)) = memory {
+        sys::give_back(held.bytes(session.side().other()).wrapping_add(at), length);
     }
 }

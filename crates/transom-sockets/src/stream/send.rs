@@ -195,6 +195,7 @@ fn push(
     }
     session.settle();
     let rings = held.bytes(session.side());
+    let mut kept = Kept { held, session, large: false };
     while done < wanted {
         let Ok(stretches) = place(held, session, (wanted - done).min(PIECE), deep) else {
             held.set_broken();
@@ -205,6 +206,7 @@ fn push(
             session.found_full();
             break;
         }
+        kept.large |= stretches.is_large();
         // SAFETY: stretches lie in the rings.
         let copied = unsafe { copy(rings, stretches, vectors, done, false) };
         // Of a piece that the program has no memory for, nothing is sent.
@@ -220,6 +222,31 @@ fn push(
         wake_reader(session, fd, session.filled(count));
     }
     Ok(done - before)
+}
+
+/// A call that may write into large rings, whose memory stays meanwhile ([`Session::hold`]).
+struct Kept<'a> {
+    held: &'a Socket,
+    session: &'a Session<'a>,
+    /// Whether room in one was found.
+    large: bool,
+}
+
+impl Drop for Kept<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.large {
+            let_go(self.held, self.session);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn let_go(held: &Socket, session: &Session<'_>) {
+    if let Some((at, length)) = session.let_go() {
+        sys::give_back(held.bytes(session.side()).wrapping_add(at), length);
+    }
 }
 
 /// Nothing is sent: the peer has closed, or this end has finished.
@@ -286,7 +313,10 @@ fn place_elsewhere(
 /// Bytes that a send would take at once, of `wanted`.
 pub(crate) fn room(held: &Socket, session: &Session<'_>, wanted: usize) -> Result<usize, Errno> {
     let _lock = held.sending(session)?;
-    place(held, session, wanted, true).map(|room| room.length()).map_err(|_| broken(held))
+    let mut kept = Kept { held, session, large: false };
+    let room = place(held, session, wanted, true).map_err(|_| broken(held))?;
+    kept.large = room.is_large();
+    Ok(room.length())
 }
 
 /// Whether the kernel has memory for these bytes: a copy into pages that it cannot provide would be the end of the
@@ -302,8 +332,13 @@ fn have_memory(held: &Socket, session: &Session<'_>, room: &Stretches) -> bool {
     let asked = |at: usize, length: usize| sys::populate(rings.wrapping_add(at), length).is_ok();
     if room.is_large() {
         let stretches = [room.first, room.second];
-        return budget::allows(room.ring, room.length())
+        let there = session.hold()
+            && budget::allows(room.ring, room.length())
             && stretches.into_iter().all(|(at, length)| length == 0 || asked(at, length));
+        if !there {
+            let_go(held, session);
+        }
+        return there;
     }
     let ready = held.populated.load(Ordering::Relaxed) as usize;
     if ready >= size {
