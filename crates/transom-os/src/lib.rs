@@ -1,6 +1,6 @@
 //! Questions of every library of Transom's to the operating system, because it runs inside of another's program:
 //! the [`environment`], where the caller may steer the program by it; the kernel's [`answers`] about sockets and
-//! users, and whose the other end of one is ([`peers`]); and [`signals`] that the program must not see.
+//! users, and whose the other end of one is (`peers`); and [`signals`] that the program must not see.
 
 pub mod answers;
 pub mod environment;

@@ -54,7 +54,9 @@ pub(crate) use objects::xrc::{Target, Targets, XrcDomain};
 pub(crate) use observe::close as observe_close;
 pub(crate) use schedule::regions::SharedRegion;
 pub(crate) use schedule::shared::Shared;
+#[cfg(all(test, not(windows)))]
+pub(crate) use schedule::source::Looked;
 #[cfg(test)]
-pub(crate) use schedule::source::{Looked, Source};
-#[cfg(test)]
+pub(crate) use schedule::source::Source;
+#[cfg(all(test, not(windows)))]
 pub(crate) use schedule::spin::SpinWindow;
