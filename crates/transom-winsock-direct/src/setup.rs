@@ -14,6 +14,10 @@ use crate::provider::lock;
 use crate::socket::{Socket, SocketPhase};
 use crate::status::connect_error;
 
+/// Requests that wait for one listener's program, at most: the largest sensible backlog, which the provider is to
+/// choose for a program that asks for the largest (listen of Windows Sockets, `SOMAXCONN`).
+const MOST_WAITING: usize = 1024;
+
 /// The end of a connect, for a thread that waits for it.
 #[derive(Default)]
 struct Ended(Mutex<Option<Result<()>>>, Condvar);
@@ -113,7 +117,7 @@ impl Socket {
         let mut state = lock(&self.state);
         let listens =
             matches!(state.phase, SocketPhase::Listening) && greeting(&connector).is_some();
-        if !listens || state.requests.len() >= state.backlog.max(1) {
+        if !listens || state.requests.len() >= state.backlog.clamp(1, MOST_WAITING) {
             drop(state);
             let _ = connector.reject(REFUSAL);
             return;
@@ -129,7 +133,6 @@ impl Socket {
         self: &Arc<Self>,
         condition: impl FnOnce(SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
-        let provider = self.provider()?;
         let (adapter, request) = {
             let mut state = lock(&self.state);
             if !matches!(state.phase, SocketPhase::Listening) {
@@ -138,6 +141,23 @@ impl Socket {
             let request = state.requests.pop_front().ok_or(Error::WSAEWOULDBLOCK)?;
             (state.adapter.clone().ok_or(Error::WSAEINVAL)?, request)
         };
+        let accepted = self.answer(&adapter, request, condition);
+        // Whatever came of this request, those behind it are the switch's next ones (WSD L-5). One that was put off
+        // is first again, and its event is spent (WSD L-7).
+        if accepted != Err(Error::WSATRY_AGAIN) {
+            self.after_accept();
+        }
+        accepted
+    }
+
+    /// Ask the condition about a request, and do what it says.
+    fn answer(
+        self: &Arc<Self>,
+        adapter: &raw::Adapter,
+        request: raw::Connector,
+        condition: impl FnOnce(SocketAddr) -> i32,
+    ) -> Result<(usize, SocketAddr)> {
+        let provider = self.provider()?;
         let peer = request.peer().map_err(|_| Error::WSAECONNRESET)?;
         let hello = greeting(&request).ok_or(Error::WSAECONNRESET)?;
         let port = if hello.port == 0 { peer.port() } else { hello.port };
@@ -150,18 +170,17 @@ impl Socket {
             }
             _ => {
                 let _ = request.reject(REFUSAL);
-                self.after_accept();
                 return Err(Error::WSAECONNREFUSED); // WSD L-6
             }
         }
         let socket = Socket::new(&provider)?;
         let accepted = (|| {
             let local = SocketAddr::new(request.local()?.ip(), self.local()?.port());
-            let channel = Connection::new(&adapter, request, provider.hello(&adapter, 0, None)?)?;
+            let channel = Connection::new(adapter, request, provider.hello(adapter, 0, None)?)?;
             channel.greeted(hello);
             {
                 let mut state = lock(&socket.state);
-                state.adapter = Some(adapter);
+                state.adapter = Some(adapter.clone());
                 state.local = Some(local);
                 state.phase = SocketPhase::Connecting;
                 state.channel = Some(Arc::clone(&channel));
@@ -181,7 +200,6 @@ impl Socket {
             }))?;
             socket.established(&channel)
         })();
-        self.after_accept();
         match accepted {
             Ok(()) => {
                 provider.add(&socket);

@@ -138,3 +138,54 @@ fn l03_a_request_without_a_greeting_is_refused() {
     a.provider.cleanup();
     b.provider.cleanup();
 }
+
+/// Waits until so many requests have come.
+fn await_requests(process: &Process, listener: usize, count: u32) {
+    process.switch.wait("requests", |record| {
+        (record.set.get(&listener).copied().unwrap_or_default() >= count).then_some(())
+    });
+}
+
+/// WSD L-5: a request whose peer has left is accepted in vain, and the event of the honest one behind it is set again.
+#[test]
+fn l05_a_peer_that_has_left_keeps_no_event_from_the_next() {
+    let b = Process::new();
+    let listener = b.listener(16);
+    let at = b.provider.local_address(listener).unwrap();
+    let left = ask(at, &hello());
+    await_requests(&b, listener, 1);
+    drop(left);
+    let _honest = ask(at, &hello());
+    await_requests(&b, listener, 2);
+    // The switch looks at the event once, as it waits for the next one.
+    assert_eq!(b.provider.network_events(listener, listener).unwrap().0, FD_ACCEPT);
+    // A peer that leaves is noticed when it is: until then it can be accepted.
+    let first = b.provider.accept(listener, |_| CF_ACCEPT);
+    assert!(first.is_ok() || first == Err(Error::WSAECONNRESET), "{first:?}");
+    await_requests(&b, listener, 3);
+    assert_eq!(b.provider.network_events(listener, listener).unwrap().0, FD_ACCEPT);
+    assert!(b.provider.accept(listener, |_| CF_ACCEPT).is_ok());
+    b.provider.cleanup();
+}
+
+/// A program may ask for the largest backlog that there is (`SOMAXCONN`): peers that come and go fill a bounded one.
+#[test]
+fn l02_the_largest_backlog_has_an_end() {
+    const MOST: u32 = 1024;
+    let b = Process::new();
+    let listener = b.listener(usize::MAX);
+    let at = b.provider.local_address(listener).unwrap();
+    for count in 1..=MOST {
+        let left = ask(at, &hello());
+        await_requests(&b, listener, count);
+        drop(left);
+    }
+    let beyond = ask(at, &hello());
+    assert_eq!(beyond.answer.recv().unwrap(), Status::ConnectionRefused);
+    // Each that is accepted in vain makes room for one.
+    assert!(b.provider.accept(listener, |_| CF_ACCEPT).is_err());
+    await_requests(&b, listener, MOST + 1);
+    let _next = ask(at, &hello());
+    await_requests(&b, listener, MOST + 2);
+    b.provider.cleanup();
+}
