@@ -1,7 +1,7 @@
 //! Listeners (NDK 9).
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use transom_engine::raw;
@@ -11,6 +11,10 @@ use crate::Status;
 use crate::deliver::{Call, Done, Pending, lock, returned};
 use crate::life::Life;
 use crate::table::sink;
+
+/// Requests that wait for the end of the callback for another one, at most: peers come as fast as they like, and each
+/// that stays has a descriptor of this process.
+const MOST_WAITING: usize = 1024;
 
 /// Called for each incoming request. The connector is the callee's: to be accepted or rejected, and
 /// closed in any case.
@@ -26,6 +30,8 @@ pub struct Listener {
     port: Mutex<Option<raw::ReservedPort>>,
     event: ConnectEvent,
     paused: AtomicBool,
+    /// Requests whose callback has not returned.
+    called: AtomicUsize,
 }
 
 impl std::fmt::Debug for Listener {
@@ -42,7 +48,8 @@ impl Listener {
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let (adapter, paused) = (Arc::clone(adapter), AtomicBool::new(false));
         let (raw, port) = (Mutex::default(), Mutex::default());
-        Ok(Arc::new(Listener { life, adapter, raw, port, event, paused }))
+        let called = AtomicUsize::new(0);
+        Ok(Arc::new(Listener { life, adapter, raw, port, event, paused, called }))
     }
 
     /// `NdkListen`.
@@ -98,7 +105,8 @@ impl Listener {
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
         let busy = self.life.busy();
         let paused = self.paused.load(Ordering::Acquire);
-        let Some(busy) = busy.filter(|_| !paused) else {
+        let full = self.called.load(Ordering::Relaxed) > MOST_WAITING;
+        let Some(busy) = busy.filter(|_| !paused && !full) else {
             // As if there were no listener (NDK CN-5, LT-12).
             let _ = connector.reject(&[]);
             return;
@@ -106,7 +114,10 @@ impl Listener {
         let antecedents = [&self.adapter.life, &self.life];
         let connector = Connector::around(&self.adapter, connector, &antecedents, true);
         let listener = Arc::clone(self);
+        // Requests come one after the other, so that no other thread adds to it between the look and this.
+        self.called.fetch_add(1, Ordering::Relaxed);
         self.adapter.deliverer.event(Box::new(move || {
+            let _called = Called(&listener.called);
             (listener.event)(connector);
             drop(busy);
         }));
@@ -135,5 +146,14 @@ impl Listener {
         drop(raw); // the last handle: it refuses requests that were not taken
         let listener = Arc::clone(self);
         self.life.close(Box::new(move || drop(lock(&listener.port).take())), Box::new(done))
+    }
+}
+
+/// A callback that has not returned, counted until it has: a consumer in Rust may panic in it.
+struct Called<'a>(&'a AtomicUsize);
+
+impl Drop for Called<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

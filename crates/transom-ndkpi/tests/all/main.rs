@@ -8,6 +8,8 @@ mod common;
 mod connections;
 mod endpoints;
 mod fast;
+#[cfg(not(windows))]
+mod floods;
 mod fronts;
 mod header;
 mod lam;
