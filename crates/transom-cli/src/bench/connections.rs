@@ -19,8 +19,8 @@ use crate::bench::side::{Job, Side};
 use crate::bench::tasks::Tasks;
 use crate::bench::{PAIRS, stats};
 use crate::command::exit::{Exit, Failure, Outcome, system};
-use crate::command::progress;
 use crate::command::{OnOff, Way};
+use crate::command::{guest, progress};
 
 /// Receives of each end: their number and size.
 const RECEIVES: (u32, u32) = (2, 64);
@@ -86,7 +86,8 @@ fn gather(side: &mut Side, plan: &Plan, count: usize) -> Outcome<Crowd> {
     let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let adapter = options(plan.crc, plan.path, &plan.congestion).open(to.ip())?;
     let (receives, size) = RECEIVES;
-    let connect = |_| Ok(adapter.connect(to).receives(receives, size).wait()?);
+    let key = side.key;
+    let connect = |_| Ok(adapter.connect(to).private_data(&key).receives(receives, size).wait()?);
     let queues = (0..count).map(connect).collect::<Outcome<Vec<_>>>()?;
     side.receive_number()?; // the peer has accepted all of them
     Ok(Crowd { adapter, queues })
@@ -158,7 +159,8 @@ impl Gathered {
         let (mut tasks, stopped) = (Tasks::new(), Rc::new(Cell::new(false)));
         let (receives, size) = RECEIVES;
         for _ in 0..count {
-            let queue = listener.next().wait()?.receives(receives, size).accept().wait()?;
+            let incoming = guest::next(&mut listener, &side.key)?;
+            let queue = incoming.receives(receives, size).accept().wait()?;
             tasks.add(answer(queue, stopped.clone()));
         }
         self.gathered.push(Answering { adapter, tasks, stopped });

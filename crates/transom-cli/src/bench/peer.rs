@@ -1,7 +1,7 @@
 //! The peer's process.
 
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use crate::bench::args::{PeerArgs, Wait};
 use crate::bench::connections::Gathered;
@@ -9,7 +9,7 @@ use crate::bench::session::options;
 use crate::bench::side::{Job, Side};
 use crate::bench::{Seat, baseline, latency, message_rate, os, refusal, sit};
 use crate::command::exit::{Outcome, system};
-use crate::command::watchdog;
+use crate::command::{guest, watchdog};
 
 /// The peer's process.
 pub(crate) fn run(args: &PeerArgs) -> Outcome {
@@ -21,15 +21,33 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     let mut listener = adapter.listen((here, 0).into())?;
     let at = plain.local_addr().map_err(system("opening a plain port"))?;
     let mut channel = os::to_measuring_side().map_err(system("sharing the channel"))?;
-    writeln!(channel, "{at} {}", listener.address()).map_err(system("telling where"))?;
-    let (raw, _) = plain.accept().map_err(system("waiting for the plain socket"))?;
+    let key = guest::key()?;
+    let word = u128::from_be_bytes(key);
+    writeln!(channel, "{at} {} {word:x}", listener.address()).map_err(system("telling where"))?;
+    // Every user of this host may connect: the measuring side says which port of its own it has done so from.
+    let mut port = [0; 2];
+    channel.read_exact(&mut port).map_err(system("reading from the measuring side"))?;
+    let raw = accept_from(&plain, u16::from_be_bytes(port));
+    let raw = raw.map_err(system("waiting for the plain socket"))?;
+    drop(plain);
     baseline::prepare(&raw, &args.congestion).map_err(system("preparing the plain socket"))?;
-    let probe = listener.next().wait()?.accept().wait()?;
+    let probe = guest::next(&mut listener, &key)?.accept().wait()?;
     refusal::show(&adapter, &probe, &mut channel, args.leave_window_open)?;
-    let queue = listener.next().wait()?.reads(16).accept().wait()?;
+    let queue = guest::next(&mut listener, &key)?.reads(16).accept().wait()?;
     let mut side = Side::meet((raw, channel), &adapter, queue, args.size)?;
+    side.key = key;
     side.shared = if args.shared { Some(adapter.shared(args.size)?) } else { None };
     work(side, args)
+}
+
+/// The connection from a port of this host. Others are closed.
+fn accept_from(plain: &TcpListener, port: u16) -> std::io::Result<TcpStream> {
+    loop {
+        let (stream, from) = plain.accept()?;
+        if from.port() == port {
+            return Ok(stream);
+        }
+    }
 }
 
 /// Do what the other side says.
@@ -68,4 +86,20 @@ fn passive(side: &Side, spin: bool) -> Outcome {
         side.queue.recv().wait()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_first_is_not_taken_for_the_measuring_side() {
+        let plain = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let connect = || TcpStream::connect(plain.local_addr().unwrap()).unwrap();
+        let (mut stranger, mut own) = (connect(), connect());
+        let mut accepted = accept_from(&plain, own.local_addr().unwrap().port()).unwrap();
+        accepted.write_all(b"x").unwrap();
+        own.read_exact(&mut [0]).unwrap();
+        assert_eq!(stranger.read(&mut [0]).unwrap(), 0, "it is closed");
+    }
 }

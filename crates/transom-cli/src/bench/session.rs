@@ -1,7 +1,7 @@
 //! The measuring side's two connections to a peer that has just been started: the one to be measured, and a
 //! plain one beside it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
@@ -11,6 +11,7 @@ use crate::bench::args::Plan;
 use crate::bench::side::Side;
 use crate::bench::{Seat, baseline, os, refusal, sit};
 use crate::command::exit::{Exit, Failure, Outcome, system};
+use crate::command::guest::Key;
 use crate::command::{OnOff, Way};
 
 /// The measuring side: start the peer, see that a revoked window is closed, meet.
@@ -34,16 +35,18 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
     let cpu = sit(Seat::Measuring);
     let mut line = String::new();
     BufReader::new(&channel).read_line(&mut line).map_err(system("listening to the peer"))?;
-    let mut addresses = line.split_whitespace().map(str::parse::<SocketAddr>);
-    let (Some(Ok(raw)), Some(Ok(to))) = (addresses.next(), addresses.next()) else {
+    let Some((raw, to, key)) = said(&line) else {
         return Err(Failure::new(Exit::System, "the peer's process ended early"));
     };
-    let raw = TcpStream::connect(raw).map_err(system("connecting the plain socket"))?;
+    let failed = || system("connecting the plain socket");
+    let raw = TcpStream::connect(raw).map_err(failed())?;
+    let port = raw.local_addr().map_err(failed())?.port();
+    channel.write_all(&port.to_be_bytes()).map_err(system("writing to the peer"))?;
     baseline::prepare(&raw, congestion).map_err(system("preparing the plain socket"))?;
     let adapter = options(plan.crc, plan.path, congestion).open(to.ip())?;
-    let probe = adapter.connect(to).wait()?;
+    let probe = adapter.connect(to).private_data(&key).wait()?;
     let refused = refusal::see(&adapter, &probe, &mut channel)?;
-    let queue = adapter.connect(to).reads(16).wait()?;
+    let queue = adapter.connect(to).private_data(&key).reads(16).wait()?;
     let info = queue.info();
     if plan.path == Way::Process && info.path != Way::Process.name() {
         let (path, reason) = (info.path, info.path_reason);
@@ -55,9 +58,17 @@ pub(crate) fn start(plan: &Plan) -> Outcome<(Side, Peer)> {
         return Err(Failure::new(Exit::CheckFailed, why).try_this("--path tcp"));
     }
     let mut side = Side::meet((raw, channel), &adapter, queue, plan.size)?;
-    (side.cpu, side.peer_pid, side.refused) = (cpu, peer.0.id(), refused);
+    (side.cpu, side.peer_pid, side.refused, side.key) = (cpu, peer.0.id(), refused, key);
     side.shared = if plan.shared { Some(adapter.shared(plan.size)?) } else { None };
     Ok((side, peer))
+}
+
+/// The peer's first line: where its plain port is, where its adapter listens, and the key.
+fn said(line: &str) -> Option<(SocketAddr, SocketAddr, Key)> {
+    let mut words = line.split_whitespace();
+    let (raw, to) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let key = u128::from_str_radix(words.next()?, 16).ok()?;
+    Some((raw, to, key.to_be_bytes()))
 }
 
 /// How both adapters are opened.

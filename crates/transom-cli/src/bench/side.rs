@@ -11,6 +11,7 @@ use crate::bench::args::Plan;
 use crate::bench::os::{Channel, cpu_time};
 use crate::bench::report::About;
 use crate::command::exit::{Outcome, system};
+use crate::command::guest::Key;
 
 /// The peer's next task: one header on the channel, so that the plain one carries nothing
 /// but baselines (congestion control remembers).
@@ -81,6 +82,8 @@ pub(crate) struct Side {
     pub(crate) cpu: Option<usize>,
     /// The other process.
     pub(crate) peer_pid: u32,
+    /// By which connections of the measuring side are known.
+    pub(crate) key: Key,
     /// How an access to a revoked window was refused.
     pub(crate) refused: String,
     spent: Spent,
@@ -120,6 +123,7 @@ impl Side {
             theirs,
             cpu: None,
             peer_pid: 0,
+            key: Key::default(),
             refused: String::new(),
             spent: Spent::default(),
         })

@@ -10,7 +10,7 @@ use transom::{Adapter, Denial, ErrorKind, MappedFile, QueuePair, Region, Rights,
 use super::talk::{Answer, Lent, Ready, Request, json, say};
 use super::{LARGEST, OwnerArgs, digest};
 use crate::command::exit::{Outcome, system};
-use crate::command::watchdog;
+use crate::command::{guest, watchdog};
 
 /// The file, registered once, and how much of it is lent.
 struct Lender {
@@ -32,17 +32,11 @@ pub(crate) fn run(args: &OwnerArgs) -> Outcome {
     drop(copy);
 
     let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
-    let seed = transom_engine::raw::random_seed().map_err(system("random bytes"))?;
-    let mut key = [0; 16];
-    key.iter_mut().zip(seed).for_each(|(to, from)| *to = from);
+    let key = guest::key()?;
     print_line(&Ready { address: listener.address(), key, digest, bytes })?;
     let lender = Arc::new(Lender { adapter, file, bytes, record: Mutex::new(()) });
     loop {
-        let incoming = listener.next().wait()?;
-        if incoming.private_data() != key {
-            let _ = incoming.reject(&[]);
-            continue;
-        }
+        let incoming = guest::next(&mut listener, &key)?;
         let lender = Arc::clone(&lender);
         // A thread per connection: the reader holds two of them once.
         let serve = move || {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use transom::{Grant, QueuePair, Rights};
 
 use crate::command::exit::{Exit, Failure, Outcome};
+use crate::command::guest::Key;
 
 /// The reader's requests.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,9 +65,7 @@ impl Lent {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ready {
     pub(super) address: std::net::SocketAddr,
-    /// The private data of the reader's connections. Every user of this host may connect, and only the process that
-    /// has started the owner knows it.
-    pub(super) key: [u8; 16],
+    pub(super) key: Key,
     pub(super) digest: String,
     pub(super) bytes: u64,
 }
