@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::command::exit::{Exit, Failure, Outcome, system};
@@ -33,16 +33,22 @@ const NAMES: [(&str, &str); 6] = [
 /// installed command, or links to what cargo has built.
 pub(super) fn directory() -> Outcome<PathBuf> {
     let command = std::env::current_exe().map_err(system("find this command's own file"))?;
+    of(&command)
+}
+
+/// The libraries of a command's file.
+fn of(command: &Path) -> Outcome<PathBuf> {
     let beside = command.parent().unwrap_or(Path::new("/"));
     let installed = beside.join("../lib/transom");
     if installed.join("libibverbs.so.1").exists() {
-        return installed.canonicalize().map_err(system("find the libraries"));
+        let installed = installed.canonicalize().map_err(system("find the libraries"))?;
+        return ours(&installed, command).map(|()| installed);
     }
     let built = [beside.to_owned(), beside.join("deps")]
         .into_iter()
         .find(|directory| NAMES.iter().all(|(_, built)| directory.join(built).exists()));
     match built {
-        Some(built) => links(&built),
+        Some(built) => ours(&built, command).and_then(|()| links(&built, command)),
         None => Err(Failure::new(
             Exit::System,
             format!(
@@ -58,6 +64,26 @@ pub(super) fn directory() -> Outcome<PathBuf> {
              libraries; cargo install leaves them out"
         })),
     }
+}
+
+/// Whether no other user puts libraries into a directory: it is the administrator's, this user's, or that of who has
+/// put the command there.
+///
+/// # Errors
+/// A sentence, if it is another's, or anybody may write to it.
+fn ours(directory: &Path, command: &Path) -> Outcome {
+    let failed = || system("look at the libraries");
+    let about = fs::metadata(directory).map_err(failed())?;
+    let owners =
+        [0, rustix::process::geteuid().as_raw(), fs::metadata(command).map_err(failed())?.uid()];
+    let why = match (about.uid(), about.mode() & 0o7777) {
+        (owner, _) if !owners.contains(&owner) => format!("is user {owner}'s"),
+        (_, mode) if mode & 0o002 != 0 => format!("can be written to by all users (mode {mode:o})"),
+        _ => return Ok(()),
+    };
+    let sentence = format!("the libraries may be another user's: {} {why}", directory.display());
+    Err(Failure::new(Exit::System, sentence)
+        .try_this("a copy of this command and its libraries in a directory of your own"))
 }
 
 /// Whether cargo builds into a directory.
@@ -123,9 +149,9 @@ pub(super) fn run_file() -> Result<PathBuf, String> {
 }
 
 /// Links to libraries that cargo has built: beside them, or in a directory of this user's alone.
-fn links(built: &Path) -> Outcome<PathBuf> {
+fn links(built: &Path, command: &Path) -> Outcome<PathBuf> {
     let beside = built.join("transom-run");
-    if link_all(&beside, built).is_ok() {
+    if link_all(&beside, built).is_ok() && ours(&beside, command).is_ok() {
         return Ok(beside);
     }
     let folder = Folder::of_user().map_err(|error| {
@@ -151,4 +177,52 @@ fn link_all(directory: &Path, built: &Path) -> std::io::Result<()> {
         fs::rename(&new, &link)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    /// A copy of the command in a directory where others have theirs: what they put beside it is not loaded.
+    #[test]
+    fn libraries_that_another_user_can_put_there_are_not_used() {
+        let scratch =
+            std::env::temp_dir().join(format!("transom-libraries-{}", std::process::id()));
+        let (bin, lib) = (scratch.join("bin"), scratch.join("lib/transom"));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&lib).unwrap();
+        let command = bin.join("transom");
+        fs::write(&command, "").unwrap();
+        let mode = |of: &Path, mode| {
+            fs::set_permissions(of, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let why = || of(&command).unwrap_err().sentence;
+        let whose = || {
+            let Ok(found) = of(&command) else { return None };
+            Some(found.strip_prefix(scratch.canonicalize().unwrap()).unwrap().to_owned())
+        };
+        // Built: beside the command.
+        NAMES.iter().for_each(|(_, built)| fs::write(bin.join(built), "").unwrap());
+        assert_eq!(of(&command).unwrap(), bin.join("transom-run"));
+        mode(&bin, 0o1777);
+        assert!(why().contains("can be written to by all users (mode 1777)"), "{}", why());
+        mode(&bin, 0o755);
+        // Installed: in the directory next to it.
+        fs::write(lib.join("libibverbs.so.1"), "").unwrap();
+        assert_eq!(whose(), Some("lib/transom".into()));
+        mode(&lib, 0o777);
+        assert!(why().contains("(mode 777)"), "{}", why());
+        mode(&lib, 0o755);
+        if rustix::process::geteuid().is_root() {
+            chown(&lib, Some(54_321), None).unwrap();
+            assert!(why().contains("is user 54321's"), "{}", why());
+            // Theirs is the command, too.
+            chown(&command, Some(54_321), None).unwrap();
+            assert_eq!(whose(), Some("lib/transom".into()));
+        } else {
+            eprintln!("the directory of another user is SKIPPED: only root can make one");
+        }
+        fs::remove_dir_all(&scratch).unwrap();
+    }
 }
