@@ -216,7 +216,7 @@ fn texts_of_a_process_are_no_commands_to_a_terminal() {
     let folder = folder_of(&runtime);
     let evil = "x\u{1b}]0;title\u{7}\u{1b}[2J\r\ny\u{9b}31m\u{202e}\"} 9\nforged{a=\"\u{7f}\t";
     let process = serde_json::json!({
-        "kind": "process", "version": 1, "pid": 1, "program": evil, "transom": evil,
+        "kind": "process", "version": 1, "pid": std::process::id(), "program": evil, "transom": evil,
         "adapters": 1, "connections": 0, "regions": 1, "windows": 0, "refusals": 1,
     });
     let mut counters = serde_json::Map::new();

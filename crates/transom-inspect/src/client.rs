@@ -15,12 +15,11 @@ use crate::{Folder, Process, Record, VERSION};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest line that is read.
 const LONGEST_LINE: u64 = 1 << 20;
-/// Bytes read of an answer: some half a million regions and windows in a minute.
-const WHOLE: Limits = Limits { bytes: 256 << 20, time: Duration::from_secs(60) };
-/// Records of an answer. Those of other kinds are counted, and not kept.
-const MOST_RECORDS: usize = 600_000;
+/// Bytes read of a process's answer, through however many sockets it comes: some half a million regions and windows in
+/// a minute.
+const WHOLE: Limits = Limits { bytes: 256 << 20, records: 600_000, time: Duration::from_secs(60) };
 /// Bytes read of an answer of which the first record is wanted.
-const FIRST: Limits = Limits { bytes: LONGEST_LINE, time: Duration::from_secs(10) };
+const FIRST: Limits = Limits { bytes: LONGEST_LINE, records: 1, time: Duration::from_secs(10) };
 /// Sockets that are asked for their first records at the same time.
 const ASKED_AT_ONCE: usize = 128;
 /// Sockets of one process that are asked before those of all others have been.
@@ -31,7 +30,24 @@ const SHARE: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     bytes: u64,
+    /// Those of kinds that are not known are counted, and not kept.
+    records: usize,
     time: Duration,
+}
+
+impl Limits {
+    /// All of them, to be used up from now on.
+    fn begin(self) -> Room {
+        Room { bytes: self.bytes, records: self.records, until: Instant::now() + self.time }
+    }
+}
+
+/// The rest of the limits.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    bytes: u64,
+    records: usize,
+    until: Instant,
 }
 
 /// A process with a socket.
@@ -85,8 +101,8 @@ impl std::fmt::Display for AskError {
             AskError::Silent => write!(f, "it has said nothing for {} s", PATIENCE.as_secs()),
             AskError::CutShort => f.write_str("it ended before it had said everything"),
             AskError::TooLong => {
-                let most = WHOLE.bytes >> 20;
-                write!(f, "its answer is longer than {most} MiB, or {MOST_RECORDS} records")
+                let Limits { bytes, records, .. } = WHOLE;
+                write!(f, "its answer is longer than {} MiB, or {records} records", bytes >> 20)
             }
             AskError::Endless => f.write_str("it has not come to the end of its answer in time"),
             AskError::Version(version) => write!(
@@ -107,7 +123,7 @@ impl std::error::Error for AskError {}
 impl From<io::Error> for AskError {
     fn from(error: io::Error) -> AskError {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent,
+            _ if is_time_out(&error) => AskError::Silent,
             io::ErrorKind::ConnectionReset => AskError::CutShort,
             _ if error.get_ref().is_some_and(|inner| inner.is::<OutOfTime>()) => AskError::Endless,
             _ => AskError::System(error),
@@ -233,7 +249,8 @@ fn ask_first(asking: &Mutex<Asking>, socket: Socket, until: Instant) -> Option<F
         }
         *silent += 1;
     }
-    let process = Lines::of(stream, FIRST.bytes, until).process();
+    let mut room = Room { until, ..FIRST.begin() };
+    let process = Lines::of(stream, &mut room).process(pid);
     if let Some(holder) = holder.filter(|_| !matches!(process, Err(AskError::Silent)))
         && let Some(silent) = locked(asking).silent.get_mut(&holder)
     {
@@ -247,40 +264,56 @@ fn ask_first(asking: &Mutex<Asking>, socket: Socket, until: Instant) -> Option<F
 /// # Errors
 /// See [`AskError`].
 pub fn ask(pid: u32) -> Result<Answer, AskError> {
-    let mut answers = Vec::new();
-    let until = Instant::now() + WHOLE.time;
+    ask_within(pid, WHOLE)
+}
+
+/// As [`ask`], for so long at most: where others wait for their turn.
+///
+/// # Errors
+/// See [`AskError`].
+pub fn ask_for(pid: u32, time: Duration) -> Result<Answer, AskError> {
+    ask_within(pid, Limits { time, ..WHOLE })
+}
+
+fn ask_within(pid: u32, limits: Limits) -> Result<Answer, AskError> {
+    let mut room = limits.begin();
     let (mut proven, mut others) = (Vec::new(), Vec::new());
     for socket in sockets(|number| number == pid) {
-        match open(&socket.path) {
-            None => {}
-            Some(Ok((stream, Some(holder)))) if holder == pid => proven.push(Ok(stream)),
-            Some(opened) if others.len() < ASKED_AT_ONCE => {
-                others.push(opened.map(|(stream, _)| stream));
-            }
-            Some(_) => {}
+        let Some(opened) = open(&socket.path) else { continue };
+        let own = matches!(&opened, Ok((_, Some(holder))) if *holder == pid);
+        let list = if own { &mut proven } else { &mut others };
+        if list.len() < ASKED_AT_ONCE {
+            list.push(opened.map(|(stream, _)| stream));
         }
     }
+    let mut all: Option<Answer> = None;
+    let mut several = false;
     // Any process of this user can leave a socket in the name of another.
     for stream in if proven.is_empty() { others } else { proven } {
-        match stream.and_then(|stream| answer(stream, WHOLE.bytes, until)) {
-            Ok(answer) => answers.push(answer),
+        match (stream.and_then(|stream| answer(stream, pid, &mut room)), &mut all) {
+            (Ok(answer), None) => all = Some(answer),
+            (Ok(answer), Some(all)) => {
+                all.add(answer);
+                several = true;
+            }
             // The last adapter behind this socket ended at this moment.
-            Err(AskError::CutShort) if !answers.is_empty() => {}
-            Err(error) => return Err(error),
+            (Err(AskError::CutShort), Some(_)) => {}
+            (Err(error), _) => return Err(error),
         }
     }
-    let mut answers = answers.into_iter();
-    let mut all = answers.next().ok_or(AskError::NotThere)?;
-    answers.for_each(|more| all.add(more));
+    let mut all = all.ok_or(AskError::NotThere)?;
+    if several {
+        all.end();
+    }
     Ok(all)
 }
 
 /// The answer that comes through one socket.
-fn answer(stream: Stream, most: u64, until: Instant) -> Result<Answer, AskError> {
-    let mut lines = Lines::of(stream, most, until);
-    let process = lines.process()?;
+fn answer(stream: Stream, pid: u32, room: &mut Room) -> Result<Answer, AskError> {
+    let mut lines = Lines::of(stream, room);
+    let process = lines.process(pid)?;
     let mut records = vec![Record::Process(process.clone())];
-    for _ in 0..MOST_RECORDS {
+    loop {
         let record = lines.next()?.ok_or(AskError::CutShort)?;
         let ended = matches!(record, Record::End(_));
         if record != Record::Unknown {
@@ -290,7 +323,6 @@ fn answer(stream: Stream, most: u64, until: Instant) -> Result<Answer, AskError>
             return Ok(Answer { process, records, text: lines.text });
         }
     }
-    Err(AskError::TooLong)
 }
 
 impl Answer {
@@ -307,10 +339,14 @@ impl Answer {
             .filter(|record| !matches!(record, Record::Process(_) | Record::End(_)));
         self.records.extend(others.map(|mut record| {
             if let Some(adapter) = record.adapter_mut() {
-                *adapter += last;
+                *adapter = adapter.saturating_add(last);
             }
             record
         }));
+    }
+
+    /// Nothing is added any more: the first and the last record, and the text, are those of all.
+    fn end(&mut self) {
         if let Some(first) = self.records.first_mut() {
             *first = Record::Process(self.process.clone());
         }
@@ -351,11 +387,24 @@ struct Timed {
 
 impl Read for Timed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if Instant::now() >= self.until {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return Err(io::Error::other(OutOfTime));
         }
-        self.stream.read(into)
+        if left >= PATIENCE {
+            return self.stream.read(into);
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        match self.stream.read(into) {
+            // For less than its patience: it may say something yet, to who has the time.
+            Err(error) if is_time_out(&error) => Err(io::Error::other(OutOfTime)),
+            read => read,
+        }
     }
+}
+
+fn is_time_out(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// The last moment of a [`Timed`] has passed.
@@ -371,23 +420,28 @@ impl std::fmt::Display for OutOfTime {
 impl std::error::Error for OutOfTime {}
 
 /// An answer, as it comes.
-struct Lines {
+struct Lines<'a> {
     from: BufReader<Timed>,
     text: String,
-    most: u64,
+    room: &'a mut Room,
 }
 
-impl Lines {
-    fn of(stream: Stream, most: u64, until: Instant) -> Lines {
-        let from = BufReader::new(Timed { stream, until });
-        Lines { from, text: String::new(), most }
+impl<'a> Lines<'a> {
+    fn of(stream: Stream, room: &'a mut Room) -> Lines<'a> {
+        let from = BufReader::new(Timed { stream, until: room.until });
+        Lines { from, text: String::new(), room }
     }
 
-    /// The first record.
-    fn process(&mut self) -> Result<Process, AskError> {
+    /// The first record, of the process that the socket is to be of.
+    fn process(&mut self, pid: u32) -> Result<Process, AskError> {
         match self.next()? {
-            Some(Record::Process(process)) if process.version == VERSION => Ok(process),
-            Some(Record::Process(process)) => Err(AskError::Version(process.version)),
+            Some(Record::Process(process)) if process.version != VERSION => {
+                Err(AskError::Version(process.version))
+            }
+            Some(Record::Process(process)) if process.pid != pid => {
+                Err(AskError::Garbled(format!("it says that it is process {}", process.pid)))
+            }
+            Some(Record::Process(process)) => Ok(process),
             Some(_) => Err(AskError::Garbled("the first record is of another kind".to_owned())),
             None => Err(AskError::CutShort),
         }
@@ -396,10 +450,11 @@ impl Lines {
     /// The next record; `None` at the end of the connection.
     fn next(&mut self) -> Result<Option<Record>, AskError> {
         let begin = self.text.len();
-        if begin as u64 >= self.most {
-            return Err(AskError::TooLong);
-        }
+        let left = self.room.records.checked_sub(1);
+        let (Some(left), 1..) = (left, self.room.bytes) else { return Err(AskError::TooLong) };
         let read = self.from.by_ref().take(LONGEST_LINE).read_line(&mut self.text)?;
+        self.room.records = left;
+        self.room.bytes = self.room.bytes.saturating_sub(read as u64);
         let line = self.text.split_off(begin);
         if read == 0 {
             return Ok(None);
@@ -419,6 +474,8 @@ impl Lines {
 #[cfg(not(windows))]
 mod tests {
     use super::*;
+    use crate::Window;
+    use crate::printable::LONGEST_TEXT;
     use std::io::Write;
 
     /// The answer of a process that says one line and then another again and again.
@@ -432,22 +489,72 @@ mod tests {
                 text.clone_from(&line);
             }
         });
-        let why = answer(ours, limits.bytes, Instant::now() + limits.time).unwrap_err();
+        let why = answer(ours, 0, &mut limits.begin()).unwrap_err();
         says.join().unwrap();
         why
     }
 
+    const FOREVER: Duration = Duration::from_secs(1 << 20);
+
     #[test]
     fn an_answer_without_an_end_is_given_up() {
         let record = Record::Unknown.line();
-        let forever = Duration::from_secs(1 << 20);
-        let long = endless(Limits { bytes: 1 << 16, time: forever }, &record);
+        let all = Limits { bytes: u64::MAX, records: usize::MAX, time: FOREVER };
+        let long = endless(Limits { bytes: 1 << 16, ..all }, &record);
         assert!(matches!(long, AskError::TooLong), "{long}");
-        let many = endless(Limits { bytes: u64::MAX, time: forever }, &record.repeat(1000));
+        let many = endless(Limits { records: 600_000, ..all }, &record.repeat(1000));
         assert!(matches!(many, AskError::TooLong), "{many}");
-        let line = endless(Limits { bytes: u64::MAX, time: forever }, "x");
+        let line = endless(all, "x");
         assert!(matches!(line, AskError::CutShort), "a line without an end: {line}");
-        let slow = endless(Limits { bytes: u64::MAX, time: Duration::ZERO }, &record);
+        let slow = endless(Limits { time: Duration::ZERO, ..all }, &record);
         assert!(matches!(slow, AskError::Endless), "{slow}");
+    }
+
+    /// An answer of one window, as a process of this number says it.
+    fn said(pid: u32, name: &str) -> Stream {
+        let (ours, mut theirs) = Stream::pair().unwrap();
+        let process = Process { version: VERSION, pid, adapters: 1, ..Process::default() };
+        let window = Window { adapter: u64::MAX, name: name.to_owned(), ..Window::default() };
+        let records = [
+            Record::Process(process),
+            Record::Window(window),
+            Record::End(crate::End { records: 2 }),
+        ];
+        let text: String = records.iter().map(Record::line).collect();
+        theirs.write_all(text.as_bytes()).unwrap();
+        ours
+    }
+
+    /// However many sockets a process has, its answers have one limit.
+    #[test]
+    fn the_answers_of_a_process_are_bounded_together() {
+        let limits = Limits { bytes: u64::MAX, records: 3 * 3, time: FOREVER };
+        let mut room = limits.begin();
+        let mut all = answer(said(7, ""), 7, &mut room).unwrap();
+        for _ in 1..3 {
+            all.add(answer(said(7, ""), 7, &mut room).unwrap());
+        }
+        let why = answer(said(7, ""), 7, &mut room).unwrap_err();
+        assert!(matches!(why, AskError::TooLong), "{why}");
+        all.end();
+        assert_eq!((all.process.adapters, all.records.len()), (3, 1 + 3 + 1));
+        assert_eq!(all.text.lines().count(), all.records.len());
+    }
+
+    /// A process answers for itself alone: whoever asks for it sees its number.
+    #[test]
+    fn an_answer_in_the_name_of_another_process_is_none() {
+        let limits = Limits { bytes: u64::MAX, records: 9, time: FOREVER };
+        let why = answer(said(8, ""), 7, &mut limits.begin()).unwrap_err();
+        assert_eq!(why.to_string(), "what it says cannot be read: it says that it is process 8");
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let limits = Limits { bytes: u64::MAX, records: 9, time: FOREVER };
+        let answer = answer(said(7, &"x".repeat(1 << 16)), 7, &mut limits.begin()).unwrap();
+        let Record::Window(window) = &answer.records[1] else { panic!("{:?}", answer.records) };
+        assert_eq!(window.name, "x".repeat(LONGEST_TEXT) + "\u{2026}");
+        assert!(answer.text.contains(&window.name));
     }
 }

@@ -18,7 +18,7 @@ mod records;
 #[cfg_attr(windows, path = "windows/socket.rs")]
 mod socket;
 
-pub use client::{Answer, AskError, Found, ask, processes};
+pub use client::{Answer, AskError, Found, ask, ask_for, processes};
 pub use folder::{Folder, FolderError, SOCKET};
 pub use metrics::{METRICS, Metric, MetricType, metrics};
 pub use printable::printable;

@@ -2,6 +2,9 @@
 
 use transom_wire::is_plain;
 
+/// Bytes of each text of a record that are kept. Transom's own are shorter; a process may say what it likes.
+pub(crate) const LONGEST_TEXT: usize = 2048;
+
 /// A text in which characters that are not shown as they are stand as `\u{1b}`.
 #[must_use]
 pub fn printable(text: &str) -> String {
@@ -22,12 +25,20 @@ pub(crate) fn plain_strings(line: &str) -> String {
     rewritten(line, "\\\\")
 }
 
-/// `escape` begins the escapes of characters that are not plain.
+/// `escape` begins the escapes of characters that are not plain. Long strings are cut.
 fn rewritten(line: &str, escape: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut chars = line.chars();
+    // Where the string of this place begins, and whether it was cut.
+    let mut string: Option<(usize, bool)> = None;
     while let Some(c) = chars.next() {
+        let before = text.len();
         match c {
+            '"' => {
+                text.push('"');
+                string = if string.is_none() { Some((text.len(), false)) } else { None };
+                continue;
+            }
             '\\' => match chars.next() {
                 Some('u') => {
                     let digits: String =
@@ -51,6 +62,15 @@ fn rewritten(line: &str, escape: &str) -> String {
             '\n' => text.push('\n'),
             c if is_plain(c) => text.push(c),
             c => text.push_str(&format!("{escape}u{:04x}", u32::from(c))),
+        }
+        if let Some((begin, cut)) = &mut string
+            && (*cut || text.len() - *begin > LONGEST_TEXT)
+        {
+            text.truncate(before);
+            if !*cut {
+                text.push('\u{2026}');
+            }
+            *cut = true;
         }
     }
     text

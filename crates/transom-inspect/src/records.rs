@@ -443,11 +443,16 @@ pub struct End {
 impl Process {
     /// Count the adapters of another engine of the same process, too.
     pub(crate) fn add(&mut self, other: &Process) {
-        self.adapters += other.adapters;
-        self.connections += other.connections;
-        self.regions += other.regions;
-        self.windows += other.windows;
-        self.refusals += other.refusals;
+        let sums = [
+            (&mut self.adapters, other.adapters),
+            (&mut self.connections, other.connections),
+            (&mut self.regions, other.regions),
+            (&mut self.windows, other.windows),
+            (&mut self.refusals, other.refusals),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
     }
 }
 

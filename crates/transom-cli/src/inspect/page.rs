@@ -159,7 +159,7 @@ fn refused_connects(counters: &Counters) -> String {
         (counters.refused_by_program, "by the program"),
         (counters.slowed, "guesses"),
     ];
-    let all: u64 = reasons.iter().map(|(count, _)| count).sum();
+    let all = reasons.iter().fold(0_u64, |all, (count, _)| all.saturating_add(*count));
     let given = reasons.iter().filter(|(count, _)| *count > 0);
     let given: Vec<String> = given.map(|(count, why)| format!("{count}: {why}")).collect();
     let why = if given.is_empty() { String::new() } else { format!(" ({})", given.join("; ")) };

@@ -29,6 +29,9 @@ const SIGNALS: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 /// A key waits at most for so long, and a sample for its place on the screen.
 const FRAME: Duration = Duration::from_millis(100);
 
+/// The time of a process that is asked while others wait for their turn.
+const TURN: Duration = Duration::from_secs(5);
+
 /// Arguments of `watch`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use transom_inspect::AskError;
 
+use super::TURN;
 use super::state::Sample;
 
 /// Between two samples.
@@ -60,7 +61,11 @@ impl Sampler {
 }
 
 fn sample(begin: Instant, only: Option<u32>, records_of: Option<u32>) -> Sample {
-    let answer = records_of.map(|pid| (pid, transom_inspect::ask(pid)));
+    let ask = |pid| match only {
+        Some(_) => transom_inspect::ask(pid),
+        None => transom_inspect::ask_for(pid, TURN),
+    };
+    let answer = records_of.map(|pid| (pid, ask(pid)));
     let processes = match (only, &answer) {
         (Some(pid), Some((_, Ok(answer)))) => vec![(pid, Ok(answer.process.clone()))],
         // Ended before, or while it answered: the list says so by its absence.

@@ -1,7 +1,7 @@
 //! The history of a watch: regions, windows, accesses and refusals with their times, from samples
 //! of the processes' records. The page draws this, and nothing else.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -15,11 +15,31 @@ const MOST_REFUSALS: usize = 2_000;
 const MOST_ACCESSES: usize = 20_000;
 /// Processes that have ended, of which all is kept: the latest.
 const MOST_ENDED: usize = 100;
+/// Adapters of each process that are kept.
+const MOST_ADAPTERS: usize = 100;
 /// Queue pairs and connections whose peer is remembered.
 const MOST_PEERS: usize = 10_000;
 
 /// Milliseconds since the watch began; negative before it.
 type Moment = f64;
+
+/// A moment that has its place among others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ordered(Moment);
+
+impl Eq for Ordered {}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Ordered) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Ordered) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// A process.
 #[derive(Clone, Debug, Serialize)]
@@ -127,6 +147,9 @@ struct Update<'a> {
 /// A token of an adapter of a process, and the bytes that it names: a token may outlive its memory.
 type Key = (usize, u64, Hex, Hex, u64);
 
+/// A refusal of an adapter of a process.
+type RefusalKey = (usize, u64, u64);
+
 /// Everything that was seen so far.
 #[derive(Debug)]
 pub(super) struct History {
@@ -136,11 +159,16 @@ pub(super) struct History {
     processes: BTreeMap<usize, Seen>,
     next_process: usize,
     objects: BTreeMap<u64, Object>,
+    /// Those that are closed, by when. A process may open and close as many as it likes, and none of them is looked
+    /// for among all.
+    closed: BTreeSet<(Ordered, u64)>,
     /// The newest object of each.
     ids: BTreeMap<Key, u64>,
     next: u64,
     accesses: VecDeque<Access>,
-    refusals: BTreeMap<(usize, u64, u64), Refused>,
+    refusals: BTreeMap<RefusalKey, Refused>,
+    /// Refusals, by when they happened.
+    refused: BTreeSet<(Ordered, RefusalKey)>,
     /// Of queue pairs, and of connections.
     peers: [Peers; 2],
     left_out: LeftOut,
@@ -158,10 +186,12 @@ impl History {
             processes: BTreeMap::new(),
             next_process: 0,
             objects: BTreeMap::new(),
+            closed: BTreeSet::new(),
             ids: BTreeMap::new(),
             next: 0,
             accesses: VecDeque::new(),
             refusals: BTreeMap::new(),
+            refused: BTreeSet::new(),
             peers: Default::default(),
             left_out: LeftOut::default(),
         }
@@ -223,10 +253,12 @@ impl History {
         }
         let kept = &self.processes;
         self.objects.retain(|_, one| kept.contains_key(&one.process));
+        let objects = &self.objects;
+        self.closed.retain(|(_, id)| objects.contains_key(id));
         self.ids.retain(|key, _| kept.contains_key(&key.0));
         self.refusals.retain(|key, _| kept.contains_key(&key.0));
+        self.refused.retain(|(_, key)| kept.contains_key(&key.0));
         self.peers.iter_mut().for_each(|peers| peers.0.retain(|key, _| kept.contains_key(&key.0)));
-        let objects = &self.objects;
         self.accesses.retain(|one| objects.contains_key(&one.object));
     }
 
@@ -261,6 +293,7 @@ impl History {
                     (seen.program, seen.transom) = (one.program, one.transom);
                     (seen.connections, seen.refusals) = (one.connections, one.refusals);
                 }
+                Record::Adapter(_) if adapters.len() >= MOST_ADAPTERS => {}
                 Record::Adapter(one) => adapters.push(Adapter {
                     adapter: one.adapter,
                     name: one.name,
@@ -337,6 +370,7 @@ impl History {
         let sample = self.sample;
         if let Some(object) = self.objects.get_mut(&id) {
             (object.named, object.closed_ms, object.changed) = (named, Some(closed_ms), sample);
+            self.closed.insert((Ordered(closed_ms), id));
         }
     }
 
@@ -348,15 +382,14 @@ impl History {
             (object.closed_ms, object.changed) = (Some(at), sample);
             object.named.state = "closed".to_owned();
             object.named.closed_by = why.to_owned();
+            self.closed.insert((Ordered(at), object.id));
         }
     }
 
     fn insert(&mut self, key: Key, named: &Named, opened_ms: Moment) -> Option<u64> {
         if self.objects.len() >= MOST_OBJECTS {
-            let closed = self.objects.values().filter(|one| one.closed_ms.is_some());
-            let age = |one: &&Object| one.closed_ms.unwrap_or_default();
-            let oldest = closed.min_by(|a, b| age(a).total_cmp(&age(b)));
-            let oldest = self.objects.remove(&oldest.map(|one| one.id)?)?;
+            let (_, oldest) = self.closed.pop_first()?;
+            let oldest = self.objects.remove(&oldest)?;
             let Named { token, address, length, .. } = oldest.named;
             let of = (oldest.process, oldest.adapter, token, address, length);
             if self.ids.get(&of) == Some(&oldest.id) {
@@ -416,13 +449,13 @@ impl History {
             self.peers[0].remember((process, refusal.adapter, number), &refusal.peer);
         }
         let at_ms = self.at - nanoseconds(refusal.ago_ns);
+        self.refused.insert((Ordered(at_ms), key));
         self.refusals.insert(key, Refused { process, at_ms, refusal, changed: self.sample });
-        if self.refusals.len() > MOST_REFUSALS {
-            let oldest = self.refusals.iter().min_by(|(_, a), (_, b)| a.at_ms.total_cmp(&b.at_ms));
-            if let Some(key) = oldest.map(|(key, _)| *key) {
-                self.refusals.remove(&key);
-                self.left_out.refusals += 1;
-            }
+        if self.refusals.len() > MOST_REFUSALS
+            && let Some((_, oldest)) = self.refused.pop_first()
+        {
+            self.refusals.remove(&oldest);
+            self.left_out.refusals += 1;
         }
     }
 
