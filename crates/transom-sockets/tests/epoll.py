@@ -338,4 +338,26 @@ def events_at_a_wrong_address():
         out += [n, errno.errorcode[ctypes.get_errno()], wait(e), wait(e, ms=0)]
     return out
 
+@scenario
+def a_set_is_closed_while_a_thread_waits_for_it():
+    """The call goes on with what the set has, until there is an event or its time is over, and leaves nothing open."""
+    out = []
+    def told(e, ms, threads):
+        room = (Event * 4)(); threads.append(threading.get_native_id()); n = libc.epoll_wait(e, room, 4, ms)
+        return [(v.events, hex(v.data)) for v in room[:n]] if n >= 0 else errno.errorcode[ctypes.get_errno()]
+    def waits(thread): return open(f"/proc/self/task/{thread}/syscall").read().split()[0] in ("232", "281", "441")
+    for behind, ms in ((lambda c, s: c.sendall(b"x"), 20_000), (lambda c, s: c.close(), 20_000), (lambda c, s: None, 300), (lambda c, s: s.close(), 300)):
+        for again in (False, True):
+            before = len(os.listdir("/proc/self/fd")); c, s = pair(); e = made(); control(e, ADD, s.fileno()); threads = []
+            for _ in range(20): wait(e, ms=1)
+            answer = in_thread(told, e, ms, threads); until(lambda: threads and waits(threads[0])); os.close(e)
+            if again:
+                # The number is that of another set.
+                other = made()
+                if other != e: os.dup2(other, e); os.close(other)
+            behind(c, s); out.append(answer()); c.close(); s.close()
+            if again: out.append(wait(e, ms=0)); os.close(e)
+            out.append(len(os.listdir("/proc/self/fd")) - before)
+    return out
+
 if __name__ == "__main__": main(__file__)

@@ -45,6 +45,8 @@ pub(crate) struct Set {
     /// A descriptor of it, and how many there are.
     descriptor: AtomicI32,
     descriptors: AtomicU32,
+    /// A descriptor for calls under way whose own was closed, as the last one; -1: none is kept.
+    kept: AtomicI32,
     sleepers: AtomicU32,
     /// Threads in a call that waits for it.
     inside: AtomicU32,
@@ -89,6 +91,7 @@ fn fresh(fd: c_int) -> &'static Set {
             next: AtomicPtr::new(std::ptr::null_mut()),
             descriptor: AtomicI32::new(-1),
             descriptors: AtomicU32::new(1),
+            kept: AtomicI32::new(-1),
             sleepers: AtomicU32::new(0),
             inside: AtomicU32::new(0),
             waiters: Shared::default(),
@@ -108,7 +111,7 @@ fn fresh(fd: c_int) -> &'static Set {
         // SAFETY: as above.
         unsafe { &*set }
     });
-    set.empty();
+    set.release();
     set.descriptor.store(fd, Ordering::Release);
     set.waiters.begin();
     for flag in [&set.inherited, &set.waited, &set.nested] {
@@ -400,6 +403,9 @@ pub(crate) fn after_fork() {
     for set in sets() {
         set.sleepers.store(0, Ordering::SeqCst);
         set.inside.store(0, Ordering::SeqCst);
+        if set.kept.load(Ordering::SeqCst) >= 0 {
+            set.release();
+        }
         set.inherited.store(true, Ordering::SeqCst);
         set.own.store(false, Ordering::SeqCst);
         if let Some(mut inner) = set.lock() {
@@ -449,7 +455,17 @@ impl Set {
     /// A descriptor of it.
     fn descriptor(&'static self) -> Option<c_int> {
         let known = self.descriptor.load(Ordering::Acquire);
-        if known >= 0 { Some(known) } else { table::descriptor_of(self) }
+        if known >= 0 {
+            return Some(known);
+        }
+        let kept = || Some(self.kept.load(Ordering::SeqCst)).filter(|kept| *kept >= 0);
+        table::descriptor_of(self).or_else(kept)
+    }
+
+    /// The set's descriptor for a call that was given `epoll`, which another thread may have closed since. `None`: it
+    /// has none any more.
+    fn descriptor_for(&'static self, epoll: c_int) -> Option<c_int> {
+        if table::is_set(self, epoll) { Some(epoll) } else { self.descriptor() }
     }
 
     pub(crate) fn duplicated(&self) {
@@ -462,9 +478,36 @@ impl Set {
             self.descriptor.store(-1, Ordering::Release);
         }
         if self.descriptors.load(Ordering::Acquire) == 1 {
-            self.empty();
+            // The kernel's set goes on with the calls that wait for it.
+            let waits = self.inside.load(Ordering::SeqCst) > 0;
+            let kept = if waits { sys::duplicate(fd).ok() } else { None };
+            match kept {
+                Some(kept) => self.kept.store(kept, Ordering::SeqCst),
+                None => self.empty(),
+            }
         }
         self.descriptors.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// No call that was under way when the last descriptor was closed waits any more.
+    #[cold]
+    fn left(&self) {
+        // As the next set that takes this place would.
+        let (old, new, order) = (0, 1, Ordering::SeqCst);
+        if self.descriptors.compare_exchange(old, new, order, order).is_ok() {
+            if self.inside.load(Ordering::SeqCst) == 0 {
+                self.release();
+            }
+            self.descriptors.fetch_sub(1, order);
+        }
+    }
+
+    fn release(&self) {
+        self.empty();
+        let kept = self.kept.swap(-1, Ordering::SeqCst);
+        if kept >= 0 {
+            sys::close(kept);
+        }
     }
 
     fn empty(&self) {

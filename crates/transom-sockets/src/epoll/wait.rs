@@ -8,7 +8,6 @@ use super::{Kernel, SEVERAL, Set};
 use crate::cancel;
 use crate::ready;
 use crate::sys::{self, Errno};
-use crate::table;
 
 /// Every so many calls that find a hot socket ready ask the kernel, too.
 const TURNS: u32 = 8;
@@ -65,6 +64,9 @@ impl Drop for Inside {
         }
         let less = |count: u32| Some(count.saturating_sub(1));
         let _ = self.0.inside.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        if self.0.kept.load(Ordering::SeqCst) >= 0 {
+            self.0.left();
+        }
     }
 }
 
@@ -82,7 +84,8 @@ impl Set {
         limit: Option<u64>,
         mask: *const c_void,
     ) -> Result<usize, Errno> {
-        let ask = |limit: Option<u64>| {
+        let mut epoll = epoll;
+        let ask = |epoll: c_int, limit: Option<u64>| {
             // SAFETY: the kernel writes no more events than there is room for, as the program says.
             let ask = || unsafe { sys::epoll_wait(epoll, events, most as c_int, limit, mask) };
             if limit == Some(0) { ask() } else { cancel::asleep(ask) }
@@ -91,7 +94,7 @@ impl Set {
         let mut looked = false;
         let _inside = Inside::new(self);
         loop {
-            let Some(mut inner) = self.lock() else { return ask(limit) };
+            let Some(mut inner) = self.lock() else { return ask(epoll, limit) };
             inner.turn = inner.turn.wrapping_add(1);
             let hot = !inner.hot.is_empty();
             // The kernel comes first in some calls: as many busy sockets as there is room for would hide
@@ -106,7 +109,7 @@ impl Set {
             }
             drop(inner);
             let asked = if asks || over {
-                ask(Some(0))
+                ask(epoll, Some(0))
             } else {
                 let now = sys::now();
                 if let (None, Some(limit)) = (deadline, limit) {
@@ -119,7 +122,7 @@ impl Set {
                     continue;
                 }
                 let left = || deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-                match self.asleep(|most| ask(ready::shorter(left(), most))) {
+                match self.asleep(|most| ask(epoll, ready::shorter(left(), most))) {
                     Some(slept) => slept,
                     None => continue,
                 }
@@ -127,6 +130,10 @@ impl Set {
             if over && !asks && asked == Ok(0) {
                 // The rings had nothing a moment ago.
                 return Ok(0);
+            }
+            // Another thread may have closed it: the number may be that of another set.
+            if let Some(known) = self.descriptor_for(epoll) {
+                epoll = known;
             }
             let Some(mut inner) = self.lock() else { return asked };
             // A single doorbell serves all hot sockets.
@@ -147,8 +154,7 @@ impl Set {
             if over {
                 return Ok(0);
             }
-            if !table::is_set(self, epoll) {
-                // Another thread has closed it: the number may be that of another set.
+            if self.descriptor_for(epoll).is_none() {
                 return Err(libc::EBADF);
             }
         }
