@@ -240,8 +240,9 @@ fn v67_what_is_wrong_by_itself_waits_for_what_the_peer_that_leaves_still_owes() 
     establish(&mut pair);
     pair.hosts[ACTIVE].post_receive(30, &[]).unwrap();
     let source = pair.hosts[ACTIVE].register(vec![1; 8], Rights::NONE);
+    let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
     pair.stall(PASSIVE, true);
-    send(&mut pair, ACTIVE, 1);
+    pair.post(ACTIVE, 1, write(&target, 0), Flags::NONE, &[source.all()]).unwrap();
     pair.post(ACTIVE, 2, Operation::Send, Flags::NONE, &[source.sge(0, 9)]).unwrap();
     send(&mut pair, ACTIVE, 3);
     pair.pump();
