@@ -308,6 +308,33 @@ fn inside(at: &Stretches) -> bool {
     within(at.first) && within(at.second) && end <= side_length(RING) as usize
 }
 
+/// Words of this end that the peer has written say that a ring holds more than it can.
+#[test]
+fn a_ring_that_holds_more_than_it_can_has_no_room() {
+    let pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    let session = pair.session(Side::Active);
+    let _ = session.road_out();
+    session.change_to(1);
+    while let Ok(room) = session.room(1 << 20)
+        && room.length() > 0
+    {
+        let _ = session.filled(room.length());
+    }
+    for at in 0..HEADER / 8 {
+        let words = std::ptr::from_ref(&*pair.header).cast::<std::sync::atomic::AtomicU64>();
+        // SAFETY: as in `scribble`.
+        let kept = unsafe { &*words.add(at) }.load(std::sync::atomic::Ordering::Relaxed);
+        for word in [0, 1, 1 << 32, kept & 0xFFFF_FFFF, kept.wrapping_add(RING)] {
+            scribble(&pair.header, at, word);
+            if let Ok(room) = session.room(1 << 20) {
+                assert!(inside(&room), "word {at} as {word}: {room:?}");
+            }
+        }
+        scribble(&pair.header, at, kept);
+    }
+}
+
 #[test]
 fn a_full_ring_has_no_room_and_one_byte_read_makes_some() {
     let mut pair = Pair::new();
