@@ -110,6 +110,10 @@ impl Link {
         } else {
             self.receive_stream(state, cx, staging, first)
         };
+        // A message waits for a receive, and what was received behind it may hold whole frames: no descriptor tells
+        // of these when there is one.
+        let pauses = !state.connection.wants_read();
+        state.connection.attention().put(Attention::UNREAD, pauses);
         if !any && first.is_none() {
             state.connection.idle_pass();
         } else if any && work.lapsed {

@@ -52,7 +52,8 @@ impl Link {
                 }
                 break;
             }
-            if state.pauses_reading() || taken >= budget || self.lock.is_wanted() && any {
+            let pauses = !state.connection.wants_read();
+            if pauses || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
             let LinkState { carrier: Carrier::SharedMemory(rings), connection, .. } = &mut *state

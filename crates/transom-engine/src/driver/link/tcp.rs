@@ -134,7 +134,8 @@ impl Link {
         // Bytes at the front of the staging buffer that wait for the rest of their frame.
         let mut kept = 0;
         loop {
-            if state.pauses_reading() || taken >= budget || self.lock.is_wanted() && any {
+            let pauses = !state.connection.wants_read();
+            if pauses || taken >= budget || self.lock.is_wanted() && any {
                 break;
             }
             let have = kept + state.partial.len();
@@ -299,14 +300,6 @@ impl Link {
 }
 
 impl LinkState {
-    /// Whether no more is to be read for now, because a message waits for a receive: what was received may hold
-    /// whole frames then.
-    pub(super) fn pauses_reading(&mut self) -> bool {
-        let pauses = !self.connection.wants_read();
-        self.connection.attention().put(Attention::UNREAD, pauses);
-        pauses
-    }
-
     /// Whether a pass is done with sending; [`Attention::MORE`] says afterwards whether the next one is to go on. `over`:
     /// the budget is, or a control call waits; `moved`: it has sent something since it was last asked.
     pub(crate) fn end_send(&mut self, over: bool, flowing: bool, moved: bool) -> bool {

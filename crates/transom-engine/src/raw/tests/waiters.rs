@@ -3,8 +3,8 @@
 use std::sync::mpsc;
 
 use super::harness::*;
-use crate::raw::{Adapter, Options, Path, QueuePairOptions, Sink};
-use crate::{CompletionKind, NotifyKind, Operation, Status};
+use crate::raw::{Adapter, Options, Path, QueuePairOptions, SharedReceiveQueue, Sink};
+use crate::{Completion, CompletionKind, Data, Flags, NotifyKind, Operation, Request, Status};
 
 /// Keep an adapter's background thread busy until the result is dropped.
 pub(super) fn occupied(adapter: &Adapter) -> (mpsc::Sender<()>, [End; 2]) {
@@ -81,6 +81,14 @@ fn a_post_that_reads_the_answer_wakes_waiters_for_the_other_descriptor() {
     assert!(bell.silence(), "it sleeps on");
 }
 
+/// Have an end take its receives from a shared queue.
+fn share_receives(end: &mut End) -> SharedReceiveQueue {
+    let (adapter, options) = (&end.adapter, QueuePairOptions::default());
+    let srq = adapter.shared_receive_queue(16, 4).unwrap();
+    end.qp = adapter.queue_pair(end.domain, &end.cq, &end.cq, Some(&srq), &options).unwrap();
+    srq
+}
+
 /// ND2 C42: a Send of a plain peer stays in the socket while a shared queue has no receive for it,
 /// for as long as it takes. A thread that waits for completions sleeps meanwhile, and reads again
 /// afterwards.
@@ -88,10 +96,7 @@ fn a_post_that_reads_the_answer_wakes_waiters_for_the_other_descriptor() {
 fn a_waiter_does_not_spin_while_a_message_waits_for_a_receive() {
     let plain = Options { extension: false, path: Path::Tcp, ..Options::from_env() };
     let (active, mut passive) = (End::new(&plain), End::new(&plain));
-    let (adapter, options) = (passive.adapter.clone(), QueuePairOptions::default());
-    let srq = adapter.shared_receive_queue(16, 4).unwrap();
-    let cq = &passive.cq;
-    passive.qp = adapter.queue_pair(passive.domain, cq, cq, Some(&srq), &options).unwrap();
+    let srq = share_receives(&mut passive);
     join(&active, &passive);
     let (from, to) = (active.buffer(8), passive.buffer(8));
     let link = passive.qp.0.qp.link().unwrap();
@@ -108,4 +113,37 @@ fn a_waiter_does_not_spin_while_a_message_waits_for_a_receive() {
     drop(waiting);
     passive.expect(CompletionKind::Receive);
     active.expect(CompletionKind::Send);
+}
+
+/// ND2 C42: what has come behind a Send that waits for a receive was read with it, so that no socket tells of it. The
+/// thread that posts the receives goes on with it, in a program that only waits to be notified, too.
+#[test]
+fn what_has_come_behind_a_send_that_waited_goes_on_though_nothing_new_comes() {
+    let plain = Options { extension: false, path: Path::Tcp, ..Options::from_env() };
+    for shared in [false, true] {
+        let (active, mut passive) = (End::new(&plain), End::new(&plain));
+        let srq = shared.then(|| share_receives(&mut passive));
+        join(&active, &passive);
+        let (from, to) = (active.buffer(8), passive.buffer(8));
+        let request = Request { context: 1, operation: Operation::Send, flags: Flags::NONE };
+        let list = [from.all()];
+        let both = [(request, Data::Sges(&list)); 2];
+        active.qp.post_chain(2, |chain| chain.post_all(both)).unwrap().unwrap();
+        let link = passive.qp.0.qp.link().unwrap();
+        let waits = || link.overview().connection.peer_waits_for_receive;
+        until("the background thread has read the Sends", waits);
+        for context in [1, 2] {
+            let list = [to.all()];
+            match &srq {
+                Some(srq) => srq.post_receive(context, &list),
+                None => passive.qp.post_receive(context, &list),
+            }
+            .unwrap();
+        }
+        let mut taken = 0;
+        until("both receives complete", || {
+            taken += passive.cq.take(&mut [Completion::default(); 2]);
+            taken == 2
+        });
+    }
 }
