@@ -125,8 +125,13 @@ impl Link {
         let (Some(way), Some(end)) = (self.ways.get(side), self.ends.get(side)?) else {
             return None;
         };
-        let ends = way.closed && !way.told && end.connection.wants_read();
+        let reads = end.connection.wants_read();
+        let ends = way.closed && !way.told && reads;
         let Some(rings) = &end.rings else {
+            // A message that waited for a receive has found one: what has come behind it is here.
+            if end.read_paused && reads {
+                return Some(Time(0));
+            }
             return way.next().or((ends && !way.lost).then_some(Time(0)));
         };
         if way.lost {
