@@ -151,15 +151,28 @@ impl Connection {
                 self.session(side).change_to(larger);
             }
             assert!(inside(&room, count), "{room:?}");
+            if room.is_large() && !self.session(side).hold() {
+                assert!(!self.honest, "no reader is giving memory back");
+                room = Stretches::default();
+            }
             let (first, second) = bytes[..room.length()].split_at(room.first.1);
             let ring = &mut self.rings[side as usize];
             ring[room.first.0..][..first.len()].copy_from_slice(first);
             ring[room.second.0..][..second.len()].copy_from_slice(second);
             let wake = self.session(side).filled(room.length());
             self.ring(side, wake);
+            let unused = self.session(side).let_go();
+            self.give(side, unused);
             room.length()
         };
         self.owed[side as usize].extend(&bytes[..done]);
+    }
+
+    /// The kernel has this memory of a side's rings now.
+    fn give(&mut self, side: Side, memory: impl IntoIterator<Item = (usize, usize)>) {
+        for (begin, length) in memory {
+            self.rings[side as usize][begin..][..length].fill(0xEE);
+        }
     }
 
     fn got(&mut self, from: Side, bytes: &[u8]) {
@@ -201,13 +214,12 @@ impl Connection {
                 let ring = &self.rings[from as usize];
                 let piece = |(at, length): (usize, usize)| &ring[at..][..length];
                 let bytes = [piece(at.first), piece(at.second)].concat();
-                for (begin, length) in self.session(side).given_back(&at) {
-                    // The kernel has the memory now.
-                    self.rings[from as usize][begin..][..length].fill(0xEE);
-                }
+                let mut given = Vec::from_iter(self.session(side).left_behind(&at));
                 self.got(from, &bytes);
                 let wake = self.session(side).consumed(at.length());
                 self.ring(side, wake);
+                self.session(side).give_back(|begin, length| given.push((begin, length)));
+                self.give(from, given);
                 self.drain(side);
             }
         }
