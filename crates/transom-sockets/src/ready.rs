@@ -221,7 +221,7 @@ pub(crate) fn sleep_in_kernel(
         Ok(_) => {
             // No doorbell: bytes that went past the peer's library.
             if road == Ok(Road::Ring) && session.doorbells() == 0 {
-                socket.look_at_tcp(fd);
+                socket.look_at_bytes(fd);
             }
             Ok(())
         }
@@ -486,7 +486,9 @@ impl Poll<'_> {
                     let ended = asked.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR);
                     let ring = session.road_in() == Ok(Road::Ring);
                     let past = asked.revents & libc::POLLIN != 0 && session.doorbells() == 0;
-                    if ring && (ended != 0 || past) {
+                    if ring && past {
+                        held.look_at_bytes(entry.fd);
+                    } else if ring && ended != 0 {
                         held.look_at_tcp(entry.fd);
                     }
                     match known(held, &session, entry.fd) {

@@ -356,9 +356,7 @@ impl Socket {
                     return true;
                 };
                 if is_past(&again) {
-                    session.end().abortive.store(1, Ordering::Release);
-                    self.set_broken();
-                    sys::reset(fd);
+                    self.ends_past(&session, fd);
                 }
                 seen = again;
             }
@@ -367,6 +365,30 @@ impl Socket {
             self.set_gone();
         }
         self.is_gone()
+    }
+
+    /// As [`Socket::look_at_tcp`], where the kernel has said that there are bytes to read, and none is a doorbell: the
+    /// words of the segment that count them are the peer's to write, and a call that believed them would look again for
+    /// ever.
+    #[cold]
+    pub(crate) fn look_at_bytes(&self, fd: c_int) {
+        if self.look_at_tcp(fd) {
+            return;
+        }
+        let fd = self.descriptor(fd);
+        if let Some(session) = self.session()
+            && session.is_unannounced(|| sys::unread(fd))
+        {
+            self.ends_past(&session, fd);
+        }
+    }
+
+    /// Bytes went past this library.
+    #[cold]
+    fn ends_past(&self, session: &Session<'_>, fd: c_int) {
+        session.end().abortive.store(1, Ordering::Release);
+        self.set_broken();
+        sys::reset(fd);
     }
 
     /// No call uses the socket: give back what was kept for those whose descriptor was closed, and behind the close of

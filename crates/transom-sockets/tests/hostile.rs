@@ -181,6 +181,54 @@ fn memory_of_huge_pages_is_not_attached() {
     }
 }
 
+/// A server that may use five seconds of a processor, and says how its connection ends. It waits in `poll` or in `recv`.
+const WAITS: &str = r"
+import select
+resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+l = socket.create_server(('127.0.0.1', 0))
+print(l.getsockname()[1], flush=True)
+s, _ = l.accept()
+p = select.poll()
+p.register(s, select.POLLIN)
+try:
+    while True:
+        if sys.argv[1] == 'poll': p.poll()
+        byte = s.recv(1)
+        if not byte: break
+        s.sendall(byte)
+    print('end')
+except ConnectionResetError: print('reset')
+";
+
+/// Behind [`ENTERS`], whose segment was taken: the client changes to its ring, counts as many doorbells as it says
+/// that the server has taken, and sends bytes that are none.
+const UNCOUNTED: &str = r"
+put(256 + 80, 'Q', 1 << 40), put(384 + 88, 'Q', 1 << 40)
+put(512 + 40, 'Q', turn + 2)
+try:
+    c.settimeout(None)
+    c.sendall(b'zzz')
+    while c.recv(1): pass
+except ConnectionError: pass
+";
+
+/// The kernel says that there are bytes, and the segment that there are none: a call that asks again and again would
+/// use up a processor while the peer does nothing.
+#[test]
+fn bytes_that_no_word_of_the_segment_counts_end_their_connection() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let (waits, enters) = (format!("{FILES}{WAITS}"), format!("{FILES}{ENTERS}{UNCOUNTED}"));
+    for way in ["poll", "recv"] {
+        let mut server = python(&waits, &[way], true);
+        let port = line(&mut server);
+        let mut client = python(&enters, &[&port, "small"], false);
+        assert_eq!(line(&mut client), "taken", "{way}");
+        assert_eq!(line(&mut server), "reset", "{way}");
+    }
+}
+
 /// A client under the switch and another user's server, at whose port a process of the client's user claims to
 /// listen: it could take the connection in that server's place.
 const ANOTHER_USERS: &str = r"

@@ -550,6 +550,16 @@ impl<'a> Session<'a> {
         left.min(65_536) as usize
     }
 
+    /// Whether bytes lie in the TCP stream, behind the change to the ring, that the other side has not counted as
+    /// doorbells. `unread` asks the kernel how many there are. Each doorbell is counted before it is sent, and counted
+    /// as taken behind that, so that no doorbell is mistaken for such a byte.
+    #[must_use]
+    pub fn is_unannounced(&self, unread: impl FnOnce() -> u64) -> bool {
+        let drained = self.end().drained.load(Ordering::Acquire);
+        let there = self.road_in() == Ok(Road::Ring) && unread() > 0;
+        there && self.peer().rung.load(Ordering::Acquire).wrapping_sub(drained).cast_signed() <= 0
+    }
+
     /// Whether bytes went over the TCP connection that no call has counted, in either direction. `sent`,
     /// `received`: the kernel's counts at this end, which were asked for before, because each doorbell is
     /// counted before it is sent. The rest of a direction that has not changed to the ring is not judged.
