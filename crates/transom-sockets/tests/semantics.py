@@ -1750,6 +1750,42 @@ def a_signal_ends_what_has_done_a_part_whatever_its_flags():
     c, s = pair(); signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05); sent = c.send(bytes(100 << 20)); d, r = pair(); d.sendall(b"abc")
     return [0 < sent < 100 << 20, attempt(r.recv, 10, socket.MSG_WAITALL)]
 
+@scenario
+def an_end_whose_peer_has_not_taken_the_offer():
+    out = []
+    for way in ("shutdown", "close", "reset"):
+        for read in (True, False):
+            l = listener(); c, s = cold(l, 32); l.close(); c.sendall(b"asked")  # Under the switch this offers.
+            s.sendall(b"bytes"); until(lambda: unread(s) == unread(c) == 5); many = lambda: several(c)
+            if way == "reset": s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if read: s.recv(5)
+            s.shutdown(socket.SHUT_WR) if way == "shutdown" else s.close()
+            until(lambda: polled(c, select.POLLRDHUP)); out.append([attempt(c.recv, 2) if way != "reset" else "", many(), polled(c), attempt(c.recv, 9), many(), attempt(c.shutdown, socket.SHUT_WR), polled(c), number_of_error(c)])
+    return out
+
+@scenario
+def sends_over_tcp_behind_the_close_of_a_switched_peer():
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN); out = []
+    for way in ("error", "send", "shutdown", "reset"):
+        l = listener(); c, s = cold(l, 1); l.close()
+        t = threading.Thread(target=c.sendall, args=(bytes(400_000),)); t.start(); recv_exactly(s, 400_000); t.join()
+        if way == "reset": s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.close(); until(lambda: polled(c, select.POLLRDHUP))
+        first = attempt(c.shutdown, socket.SHUT_WR) if way == "shutdown" else attempt(c.send, b"late"); until(lambda: "HUP" in polled(c, 0))
+        out.append([first, polled(c)] + [number_of_error(c) if way == "error" else attempt(c.send, b"later"), polled(c), number_of_error(c), attempt(c.recv, 9), attempt(c.send, b"x"), polled(c)])
+    return out
+
+def number_of_error(s):
+    return errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "none")
+
+def several(s):
+    """What recvmmsg gets for two messages of two bytes: lengths, or an error."""
+    import ctypes
+    room = ctypes.create_string_buffer(4); entries = [(ctypes.c_void_p * 2)(ctypes.addressof(room) + at, 2) for at in (0, 2)]; heads = (ctypes.c_uint64 * 16)()
+    for at, entry in enumerate(entries): heads[8 * at + 2], heads[8 * at + 3] = ctypes.addressof(entry), 1
+    got = ctypes.CDLL(None, use_errno=True).recvmmsg(s.fileno(), heads, 2, socket.MSG_DONTWAIT, None)
+    return [heads[8 * at + 7] & 0xffffffff for at in range(got)] if got >= 0 else errno.errorcode[ctypes.get_errno()]
+
 def run_one(name):
     f = {g.__name__: g for g in S}[name]
     print(json.dumps(f(), default=str)); sys.stdout.flush(); os._exit(0)

@@ -275,7 +275,7 @@ calls! {
         };
         // An error that the connection has is told first, whatever there is to read.
         if flags & libc::MSG_ERRQUEUE == 0
-            && let Some(error) = stream::error_now(&held, fd)
+            && let Some(error) = stream::error_before(&held, fd)
         {
             return sys::fail(error) as c_int;
         }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use transom_switch::session::{Road, State};
+use transom_switch::session::Road;
 
 use super::calls;
 use crate::stream;
@@ -108,15 +108,8 @@ fn get(held: &Held, fd: c_int, level: c_int, name: c_int) -> Option<Kept> {
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
             Some(Kept::Number(end.peek_offset.load(Ordering::Relaxed).cast_signed() - 1))
         }
-        (libc::SOL_SOCKET, libc::SO_ERROR) if session.state() == State::Claimed => {
-            let known = sys::option::<c_int>(fd, level, name).unwrap_or_default();
-            held.look_at_tcp(fd);
-            // Behind the change to the ring the kernel's error may come from doorbells that a process left when it
-            // ended.
-            let counts = known != 0 && session.road_in() != Ok(Road::Ring);
-            let error = stream::take_error(held, &session)
-                .or_else(|| (counts && held.report_end()).then_some(known));
-            Some(Kept::Number(error.unwrap_or(0)))
+        (libc::SOL_SOCKET, libc::SO_ERROR) => {
+            Some(Kept::Number(stream::error_now(held, fd).unwrap_or(0)))
         }
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Some(flag(&end.no_delay)),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => Some(flag(&end.cork)),

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use transom_switch::session::{Incoming, Road, Session};
+use transom_switch::session::{Incoming, Road, Session, State};
 use transom_switch::wait::Wait;
 
 use super::send::send_deferred;
@@ -66,10 +66,11 @@ pub(crate) fn is_over(session: &Session<'_>) -> bool {
 
 /// Whether the end of the peer is a reset: it asked for one, has left bytes unread, or broke a rule. One of a
 /// connection whose directions have both ended is none: TCP keeps no state by then that it could concern
-/// (RFC 9293, 3.6).
+/// (RFC 9293, 3.6). A peer that has not claimed the segment counts nothing there: the kernel knows its resets.
 pub(crate) fn is_reset(held: &Socket, session: &Session<'_>) -> bool {
     let left = || session.peer().abortive.load(Ordering::Relaxed) != 0 || !session.is_all_read();
-    held.is_broken() || held.is_gone() && left() && !is_over(session)
+    let counts = || session.state() == State::Claimed;
+    held.is_broken() || held.is_gone() && counts() && left() && !is_over(session)
 }
 
 /// The peer has closed, or its process has ended: how this end's reads end. A call that has got something leaves
@@ -98,10 +99,23 @@ pub(crate) fn take_error(held: &Socket, session: &Session<'_>) -> Option<Errno> 
 /// As [`take_error`], where the end need not be known yet.
 pub(crate) fn error_now(held: &Socket, fd: c_int) -> Option<Errno> {
     let session = held.session()?;
-    if session.road_in() == Ok(Road::Ring) && is_look(held, &session) {
-        held.look_at_tcp(fd);
+    let known = sys::option(fd, libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|error| *error != 0);
+    if session.state() != State::Claimed {
+        return known;
     }
-    take_error(held, &session)
+    held.look_at_tcp(fd);
+    // Behind the change to the ring the kernel's error may come from doorbells that a process left when it ended.
+    let counts = session.road_in() != Ok(Road::Ring);
+    take_error(held, &session).or_else(|| known.filter(|_| counts && held.report_end()))
+}
+
+/// As [`error_now`], of a call that looks at the TCP socket as often as any.
+pub(crate) fn error_before(held: &Socket, fd: c_int) -> Option<Errno> {
+    let session = held.session()?;
+    if session.road_in() == Ok(Road::Ring) && !is_look(held, &session) {
+        return take_error(held, &session);
+    }
+    error_now(held, fd)
 }
 
 /// The state of the connection, as `TCP_INFO` has it, where the kernel's socket has seen no end: those of a direction
@@ -156,7 +170,7 @@ fn end_directions(
     session.withdraw();
     let by_ring = {
         let _lock = held.sending(session)?;
-        road_out(held, session, fd)
+        road_out(session, fd)
     };
     if !by_ring {
         return sys::shutdown(fd, how).map(|_| ());

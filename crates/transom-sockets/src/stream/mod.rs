@@ -16,7 +16,7 @@ use super::sys::{self, Errno};
 use super::table::Socket;
 
 pub(crate) use ends::{
-    closed, error_now, is_left, is_look, is_over, is_reset, shutdown, take_error, tcp_state,
+    closed, error_before, error_now, is_left, is_look, is_over, is_reset, shutdown, tcp_state,
 };
 pub(crate) use patience::NAP;
 pub(crate) use receive::{FROM_NEXT, Receive, receive};
@@ -121,18 +121,18 @@ fn broken(held: &Socket) -> Errno {
 /// Whether the next byte goes through the ring. Bytes that the program has written past this library
 /// keep this direction on TCP.
 #[inline]
-fn road_out(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
-    session.sends_by_ring() || change_road(held, session, fd)
+fn road_out(session: &Session<'_>, fd: c_int) -> bool {
+    session.sends_by_ring() || change_road(session, fd)
 }
 
 #[cold]
-fn change_road(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
+fn change_road(session: &Session<'_>, fd: c_int) -> bool {
     if session.state() != State::Claimed {
         return false;
     }
     let counted = session.counted_by_tcp();
     let counts = sys::look_at_tcp(fd).and_then(|seen| seen.counts);
-    if held.is_gone() || counts.is_none_or(|counts| counts.sent != counted) {
+    if counts.is_none_or(|counts| counts.sent != counted) {
         return false;
     }
     super::offer::no_delay(fd);
@@ -152,7 +152,7 @@ fn agree(held: &Socket, session: &Session<'_>, fd: c_int) {
     if session.state() == State::Claimed
         && let Ok(lock) = held.sending(session)
     {
-        road_out(held, session, fd);
+        road_out(session, fd);
         drop(lock);
         send::send_deferred(held, fd);
     }

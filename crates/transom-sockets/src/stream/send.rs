@@ -107,7 +107,7 @@ fn send_now(
                 }
                 lock => lock?,
             };
-            if road_out(held, &session, fd) {
+            if road_out(&session, fd) {
                 push(held, &session, fd, vectors, (done, wanted), (flags, deep))
             } else {
                 send_by_tcp(&session, fd, vectors, (done, flags), message)
