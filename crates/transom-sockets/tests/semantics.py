@@ -1775,6 +1775,19 @@ def sends_over_tcp_behind_the_close_of_a_switched_peer():
         out.append([first, polled(c)] + [number_of_error(c) if way == "error" else attempt(c.send, b"later"), polled(c), number_of_error(c), attempt(c.recv, 9), attempt(c.send, b"x"), polled(c)])
     return out
 
+@scenario
+def a_connection_that_is_over_has_no_peer():
+    out = []
+    for way in ("closed", "reset", "unread", "both closed"):
+        for first in ("name", "state", "shutdown"):
+            c, s = pair(); c.sendall(b"unread") if way == "unread" else None; until(lambda: unread(s) == 6 * (way == "unread"))
+            if way == "reset": s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if way == "both closed": c.shutdown(socket.SHUT_WR); until(lambda: "RDHUP" in polled(s))
+            s.close(); until(lambda: c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (7, 8) if first == "state" else polled(c, select.POLLRDHUP))
+            calls = [("name", lambda: isinstance(attempt(c.getpeername), tuple)), ("state", lambda: c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]), ("shutdown", lambda: attempt(c.shutdown, socket.SHUT_RD))]
+            out.append([way, [call() for _, call in sorted(calls, key=lambda one: one[0] != first)]])
+    return out
+
 def number_of_error(s):
     return errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "none")
 

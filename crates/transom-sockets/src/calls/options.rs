@@ -128,11 +128,11 @@ fn put(to: *mut u8, bytes: &[u8]) -> c_int {
 }
 
 /// The kernel has written TCP_INFO, which begins with the state of the connection.
-fn tell_state(held: &Held, to: *mut u8, size: *const Size) {
+fn tell_state(held: &Held, fd: c_int, to: *mut u8, size: *const Size) {
     // SAFETY: any bytes are numbers.
     let (room, state) = unsafe { (user::fetch(size), user::fetch(to)) };
     if let (Some(1..), Some(state), Some(session)) = (room, state, held.session()) {
-        put(to, &[stream::tcp_state(&session, state)]);
+        put(to, &[stream::tcp_state(held, &session, fd, state)]);
     }
 }
 
@@ -156,7 +156,7 @@ calls! {
         let (Some(kept), Some(room)) = (kept, given) else {
             let done = next(fd, level, name, to, size);
             if done == 0 && (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO) {
-                tell_state(&held, to.cast(), size);
+                tell_state(&held, fd, to.cast(), size);
             }
             return done;
         };

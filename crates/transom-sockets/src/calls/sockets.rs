@@ -125,8 +125,10 @@ calls! {
 
     fn getpeername(fd: c_int, to: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
         let held = table::hold_known(fd);
-        match held.as_ref().and_then(|held| held.session()) {
-            Some(session) if stream::is_over(&session) => sys::fail(libc::ENOTCONN) as c_int,
+        match held.as_ref().and_then(|held| Some((held, held.session()?))) {
+            Some((held, session)) if stream::is_closed(held, &session, fd) => {
+                sys::fail(libc::ENOTCONN) as c_int
+            }
             _ => next(fd, to, size),
         }
     }

@@ -59,8 +59,18 @@ pub(crate) fn is_look(held: &Socket, session: &Session<'_>) -> bool {
     due
 }
 
-/// Whether both directions have ended, in whatever order: TCP keeps the name of no peer then, and no state.
-pub(crate) fn is_over(session: &Session<'_>) -> bool {
+/// Whether TCP has no connection any more, nor the name of a peer: behind the ends of both directions in whatever
+/// order, behind a reset, and behind the answer to what was sent to a peer that had closed.
+pub(crate) fn is_closed(held: &Socket, session: &Session<'_>, fd: c_int) -> bool {
+    if session.sends_by_ring() {
+        held.look_at_tcp(fd);
+    }
+    let answered = || session.has_finished() || held.was_refused() || is_reset(held, session);
+    is_over(session) || held.is_gone() && answered()
+}
+
+/// Whether both directions have ended in the rings: TCP keeps no state then.
+fn is_over(session: &Session<'_>) -> bool {
     session.has_finished() && session.arrived().is_ok_and(|incoming| incoming.finished)
 }
 
@@ -120,7 +130,7 @@ pub(crate) fn error_before(held: &Socket, fd: c_int) -> Option<Errno> {
 
 /// The state of the connection, as `TCP_INFO` has it, where the kernel's socket has seen no end: those of a direction
 /// are in the segment.
-pub(crate) fn tcp_state(session: &Session<'_>, of_kernel: u8) -> u8 {
+pub(crate) fn tcp_state(held: &Socket, session: &Session<'_>, fd: c_int, of_kernel: u8) -> u8 {
     const ESTABLISHED: u8 = 1;
     const FIN_WAIT2: u8 = 5;
     const CLOSE: u8 = 7;
@@ -129,7 +139,8 @@ pub(crate) fn tcp_state(session: &Session<'_>, of_kernel: u8) -> u8 {
     match (of_kernel, session.has_finished(), finished) {
         (ESTABLISHED, false, true) => CLOSE_WAIT,
         (ESTABLISHED, true, false) => FIN_WAIT2,
-        (ESTABLISHED, true, true) | (CLOSE_WAIT, true, _) => CLOSE,
+        (ESTABLISHED, true, true) => CLOSE,
+        (CLOSE_WAIT, ..) if is_closed(held, session, fd) => CLOSE,
         _ => of_kernel,
     }
 }
@@ -138,12 +149,7 @@ pub(crate) fn tcp_state(session: &Session<'_>, of_kernel: u8) -> u8 {
 pub(crate) fn shutdown(held: &Socket, fd: c_int, how: c_int) -> Result<(), Errno> {
     send_deferred(held, fd);
     let Some(session) = held.session() else { return Err(libc::EBADF) };
-    if session.sends_by_ring() {
-        held.look_at_tcp(fd);
-    }
-    // Behind a reset, and behind the answer to what was sent to a peer that had closed, TCP has no connection.
-    let over =
-        is_over(&session) || held.is_gone() && (held.was_refused() || is_reset(held, &session));
+    let over = is_closed(held, &session, fd);
     let done = end_directions(held, &session, fd, how, over);
     let done = if over && done.is_ok() { Err(libc::ENOTCONN) } else { done };
     if done != Err(libc::EINVAL) {

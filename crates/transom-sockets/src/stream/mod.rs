@@ -16,7 +16,7 @@ use super::sys::{self, Errno};
 use super::table::Socket;
 
 pub(crate) use ends::{
-    closed, error_before, error_now, is_left, is_look, is_over, is_reset, shutdown, tcp_state,
+    closed, error_before, error_now, is_closed, is_left, is_look, is_reset, shutdown, tcp_state,
 };
 pub(crate) use patience::NAP;
 pub(crate) use receive::{FROM_NEXT, Receive, receive};
