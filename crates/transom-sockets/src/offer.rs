@@ -495,8 +495,23 @@ pub(crate) fn resolve(fd: c_int) {
     }
 }
 
+/// Whether the other end may be a process of this user's on this host, as it was when the connection was offered. Any
+/// process of the user can enter a segment for the number of a socket: those that lead elsewhere have none.
+fn is_within_user(fd: c_int) -> bool {
+    // A reset has taken the names away.
+    let (Some(at), Some(to)) = (local_name(fd), peer_name(fd)) else { return true };
+    let (at, to) = (canonical(at), canonical(to));
+    let is_open = || sys::look_at_tcp(fd).is_some_and(|seen| seen.established);
+    // A socket without a holder was not accepted yet, or is closed.
+    let is_own = |end: Found| if end.is_held { end.user == sys::user() } else { !is_open() };
+    is_here(to.ip()) && other_end(to, at).is_none_or(is_own)
+}
+
 /// Whether a connection had a segment that is gone.
 fn was_switched(fd: c_int) -> bool {
+    if !is_within_user(fd) {
+        return false;
+    }
     let peer = || cookie_of(canonical(peer_name(fd)?), canonical(local_name(fd)?));
     [cookie(fd), peer()].into_iter().flatten().any(|cookie| {
         let seen = read_group(cookie);
@@ -521,6 +536,9 @@ pub(crate) fn is_claimed(fd: c_int) -> bool {
 
 /// The segment of a connection that another process has switched.
 pub(crate) fn found(fd: c_int) -> Option<Segment> {
+    if !is_within_user(fd) {
+        return None;
+    }
     // A reset has taken the names away, and left the cookie.
     let own = cookie(fd)?;
     if let Some(segment) = segment_of(own) {

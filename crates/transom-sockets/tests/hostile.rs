@@ -265,6 +265,57 @@ fn a_connection_to_another_users_server_is_offered_to_nobody() {
     }
 }
 
+/// A client of another user's server, or of this one's, enters a segment for its connection, with bytes in it, and executes a
+/// program that inherits the connection: what that receives.
+const INHERITS: &str = r"
+l = socket.create_server(('127.0.0.1', 0))
+user = 54321 if sys.argv[1] == 'other' else 0
+if os.fork() == 0:
+    become(user)
+    s, _ = l.accept()
+    s.sendall(b'real')
+    try: s.recv(1)
+    finally: os._exit(0)
+c = socket.create_connection(l.getsockname())
+os.set_inheritable(c.fileno(), True)
+C = ctypes.CDLL(None)
+C.shmat.restype = ctypes.c_void_p
+C.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+ring = 16384
+side = sum(ring << larger for larger in (0, 4, 8, 10))
+length = 4096 + 2 * side
+segment = C.shmget(0, ctypes.c_size_t(length), 0o600 | 0o1000)
+memory = (ctypes.c_char * length).from_address(C.shmat(segment, None, 0))
+def put(at, form, value): memory[at:at + struct.calcsize(form)] = struct.pack(form, value)
+put(0, '8s', b'trnsock1'), put(8, 'I', 4), put(16, 'Q', ring), put(128, 'I', 1)
+put(256, '8s', cookie(c)), put(384, 'Q', 1)
+put(4096 + side, '4s', b'EVIL'), put(1280, 'Q', 4), put(1280 + 40, 'Q', 1)
+enter(c, segment)
+if os.fork() == 0:
+    # The segment stays while the parent lives.
+    c.close()
+    C.prctl(1, 9)
+    signal.pause()
+C.shmctl(segment, 0, None)
+after = 'import socket, sys; print(socket.socket(fileno=int(sys.argv[1])).recv(4))'
+os.execv(sys.executable, [sys.executable, '-u', '-c', after, str(c.fileno())])
+";
+
+/// Within a user that can be done, and is said in docs/SECURITY.md; a connection that leaves the user is none of it.
+#[test]
+fn an_inherited_connection_to_another_users_server_stays_with_tcp() {
+    if !there(&["python3"]) {
+        return;
+    }
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can play two users");
+    }
+    let code = format!("{FILES}{INHERITS}");
+    for (user, received) in [("same", "b'EVIL'"), ("other", "b'real'")] {
+        assert_eq!(line(&mut python(&code, &[user], true)), received, "{user}");
+    }
+}
+
 /// Many peers that do not read, of a process in a control group: how much was sent, and whether all of it is there.
 const STUCK: &str = r"
 open(sys.argv[1] + '/cgroup.procs', 'w').write(str(os.getpid()))
