@@ -233,7 +233,9 @@ pub(crate) fn sleep_in_kernel(
         }
         Err(error) => {
             socket.set_gone();
-            if session.road_in() == Ok(Road::Ring) { Ok(()) } else { Err(error) }
+            // The kernel has told of it once, and so does this call. Of the end of a ring the next look tells.
+            let tells = session.road_in() != Ok(Road::Ring) && socket.report_end();
+            if tells { Err(error) } else { Ok(()) }
         }
     }
 }

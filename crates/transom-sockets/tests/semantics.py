@@ -1788,6 +1788,14 @@ def a_connection_that_is_over_has_no_peer():
             out.append([way, [call() for _, call in sorted(calls, key=lambda one: one[0] != first)]])
     return out
 
+@scenario
+def a_reset_that_ends_a_sleep_is_told_once():
+    c, s = cold(listener(), 1); out = []
+    t = threading.Thread(target=c.sendall, args=(bytes(400_000),)); t.start(); recv_exactly(s, 400_000); t.join(); begun = threading.Event()
+    t = threading.Thread(target=lambda: (begun.set(), out.append(attempt(s.recv, 9)))); t.start(); begun.wait(); time.sleep(0.1)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.close(); t.join()
+    return out + [polled(s), number_of_error(s), attempt(s.recv, 9)]
+
 def number_of_error(s):
     return errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "none")
 
