@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::lock;
 use super::sys::{self, Errno};
@@ -26,13 +27,18 @@ thread_local! {
 /// A place of a thread that sleeps: [`FREE`], [`TAKEN`], or which one.
 struct Place {
     thread: AtomicUsize,
+    /// The thread's number, or [`NOBODY`]: who wakes the thread sleeps on this word.
     number: AtomicU32,
-    /// Threads that send signals to the one that sleeps here.
+    /// Threads that send signals to the one that sleeps here, which waits for their end on this word.
     wakers: AtomicU32,
 }
 
 const FREE: usize = 0;
 const TAKEN: usize = 1;
+/// The number of a thread that is leaving its place.
+const NOBODY: u32 = 0;
+/// Between two looks of a thread that is told of what it waits for.
+const A_MOMENT: Duration = Duration::from_millis(1);
 
 /// Places of threads that sleep, and more of them where these were all taken once. None is ever freed.
 struct Places {
@@ -128,10 +134,16 @@ impl Asleep {
 impl Drop for Asleep {
     fn drop(&mut self) {
         let place = self.0;
+        place.number.store(NOBODY, Ordering::SeqCst);
         place.thread.store(FREE, Ordering::SeqCst);
         // A signal that is on its way must not end the next sleep.
-        while place.wakers.load(Ordering::SeqCst) > 0 {
-            sys::yield_now();
+        loop {
+            let wakers = place.wakers.load(Ordering::SeqCst);
+            if wakers == 0 {
+                break;
+            }
+            sys::wake(&place.number, i32::MAX);
+            let _ = sys::sleep_on(&place.wakers, wakers, A_MOMENT);
         }
         if CANCELS.load(Ordering::SeqCst) != SEEN.get() {
             // The kernel hands it over by the end of this call.
@@ -186,13 +198,15 @@ pub(crate) fn cancelled(thread: libc::pthread_t) {
     for place in all().filter(|place| is_there(place)) {
         place.wakers.fetch_add(1, Ordering::SeqCst);
         // A thread that has said so may not sleep yet.
-        while is_there(place)
-            && sys::now() - begin < LONGEST
-            && sys::interrupt_for_cancel(place.number.load(Ordering::Relaxed))
-        {
-            sys::yield_now();
+        while is_there(place) && sys::now() - begin < LONGEST {
+            let number = place.number.load(Ordering::SeqCst);
+            if number == NOBODY || !sys::interrupt_for_cancel(number) {
+                break;
+            }
+            let _ = sys::sleep_on(&place.number, number, A_MOMENT);
         }
         place.wakers.fetch_sub(1, Ordering::SeqCst);
+        sys::wake(&place.wakers, 1);
     }
 }
 
