@@ -27,7 +27,7 @@ thread_local! {
 /// A place of a thread that sleeps: [`FREE`], [`TAKEN`], or which one.
 struct Place {
     thread: AtomicUsize,
-    /// The thread's number, or [`NOBODY`]: who wakes the thread sleeps on this word.
+    /// The thread's number, or [`NOBODY`]. The thread that wakes it sleeps on this word.
     number: AtomicU32,
     /// Threads that send signals to the one that sleeps here, which waits for their end on this word.
     wakers: AtomicU32,
@@ -53,7 +53,7 @@ impl Places {
         let places = [const {
             Place {
                 thread: AtomicUsize::new(FREE),
-                number: AtomicU32::new(0),
+                number: AtomicU32::new(NOBODY),
                 wakers: AtomicU32::new(0),
             }
         }; 1024];

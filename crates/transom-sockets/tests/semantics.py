@@ -101,6 +101,11 @@ def until(cond, limit=5):
         time.sleep(0.005)
     return False
 
+def sleeps(thread):
+    """The thread sleeps in a call of its own: not on a futex (202), where the interpreter's threads wait for each other."""
+    of = lambda what: open(f"/proc/self/task/{thread.native_id}/{what}").read()
+    return of("stat").rsplit(")", 1)[1].split()[0] == "S" and of("syscall").split()[0] not in ("running", "202")
+
 def ev(mask):
     names = [(select.POLLIN, "IN"), (select.POLLOUT, "OUT"), (select.POLLPRI, "PRI"), (select.POLLERR, "ERR"), (select.POLLHUP, "HUP"), (select.POLLRDHUP, "RDHUP"), (select.POLLNVAL, "NVAL")]
     return "|".join(n for b, n in names if mask & b)
@@ -1705,18 +1710,17 @@ def a_send_goes_on_whose_descriptor_another_thread_closes():
 
 @scenario
 def a_poll_whose_descriptor_another_thread_closes():
-    c, s = pair(); n = s.fileno(); out = []; begun = threading.Event()
-    t = threading.Thread(target=lambda: (begun.set(), out.append(polled(n, select.POLLIN, 1000)))); t.start()
-    begun.wait(); time.sleep(0.02); os.close(s.detach()); t.join()
+    c, s = pair(); n = s.fileno(); out = []
+    t = threading.Thread(target=lambda: out.append(polled(n, select.POLLIN, 1000))); t.start()
+    until(lambda: sleeps(t)); os.close(s.detach()); t.join()
     return out
 
 @scenario
 def a_poll_takes_nothing_of_what_its_number_names_next():
     l = listener(); c, s = pair(); n = s.fileno(); out = []; p = select.poll(); p.register(s, select.POLLIN); p.register(l, select.POLLIN)
     p.poll(1); c.sendall(b"z"); s.recv(1)  # A doorbell lies unread.
-    begun = threading.Event()
-    t = threading.Thread(target=lambda: (begun.set(), out.append(polled(n, select.POLLIN, 1000)))); t.start()
-    begun.wait(); time.sleep(0.02); os.close(s.detach()); d, r = young(l, n); r.sendall(b"k" * 9); t.join()
+    t = threading.Thread(target=lambda: out.append(polled(n, select.POLLIN, 1000))); t.start()
+    until(lambda: sleeps(t)); os.close(s.detach()); d, r = young(l, n); r.sendall(b"k" * 9); t.join()
     return out + [attempt(recv_exactly, d, 9)]
 
 @scenario
@@ -1791,8 +1795,8 @@ def a_connection_that_is_over_has_no_peer():
 @scenario
 def a_reset_that_ends_a_sleep_is_told_once():
     c, s = cold(listener(), 1); out = []
-    t = threading.Thread(target=c.sendall, args=(bytes(400_000),)); t.start(); recv_exactly(s, 400_000); t.join(); begun = threading.Event()
-    t = threading.Thread(target=lambda: (begun.set(), out.append(attempt(s.recv, 9)))); t.start(); begun.wait(); time.sleep(0.1)
+    t = threading.Thread(target=c.sendall, args=(bytes(400_000),)); t.start(); recv_exactly(s, 400_000); t.join()
+    t = threading.Thread(target=lambda: out.append(attempt(s.recv, 9))); t.start(); until(lambda: sleeps(t))
     c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.close(); t.join()
     return out + [polled(s), number_of_error(s), attempt(s.recv, 9)]
 

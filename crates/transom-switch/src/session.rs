@@ -676,8 +676,8 @@ impl<'a> Session<'a> {
     }
 
     /// Behind [`Session::consumed`]: if everything is read, and no sender is about to write into the large ring that
-    /// the bytes came from, `give` gets its memory, an offset and a length. A sender that is gives it back itself
-    /// ([`Session::let_go`]).
+    /// the bytes came from, `give` gets its memory, an offset and a length. Such a sender gives it back by
+    /// itself ([`Session::let_go`]).
     pub fn give_back(&self, give: impl FnOnce(usize, usize)) {
         let way = self.incoming();
         let (tail, behind) = (way.taken.0.tail.load(Ordering::Relaxed), &way.receiving.0.behind);

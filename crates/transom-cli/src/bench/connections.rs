@@ -20,7 +20,7 @@ use crate::bench::tasks::Tasks;
 use crate::bench::{PAIRS, stats};
 use crate::command::exit::{Exit, Failure, Outcome, system};
 use crate::command::{OnOff, Way};
-use crate::command::{guest, progress};
+use crate::command::{pairing, progress};
 
 /// Receives of each end: their number and size.
 const RECEIVES: (u32, u32) = (2, 64);
@@ -159,7 +159,7 @@ impl Gathered {
         let (mut tasks, stopped) = (Tasks::new(), Rc::new(Cell::new(false)));
         let (receives, size) = RECEIVES;
         for _ in 0..count {
-            let incoming = guest::next(&mut listener, &side.key)?;
+            let incoming = pairing::next(&mut listener, &side.key)?;
             let queue = incoming.receives(receives, size).accept().wait()?;
             tasks.add(answer(queue, stopped.clone()));
         }

@@ -14,7 +14,7 @@ use transom_memory::{Config, DomainId, Memory, Registration, Rights, Scope, Segm
 
 use crate::bench::stats;
 use crate::command::exit::{Exit, Failure, Outcome};
-use crate::command::{guest, print_json, progress};
+use crate::command::{pairing, print_json, progress};
 
 /// Options of `memory`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -116,7 +116,7 @@ fn connections(count: usize, path: Path) -> Outcome<(f64, f64)> {
     let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
     let to = listener.address();
     let mut ends: Vec<QueuePair> = Vec::with_capacity(2 * count);
-    let ((receives, size), key) = (RECEIVES, guest::key()?);
+    let ((receives, size), key) = (RECEIVES, pairing::key()?);
     // The first ones, and one group now and then, pay for what all share: staging buffers of threads,
     // tables that grow. So: the median of groups.
     let group = (count / GROUPS).max(1);
@@ -125,7 +125,7 @@ fn connections(count: usize, path: Path) -> Outcome<(f64, f64)> {
         let (active, passive) = std::thread::scope(|both| {
             let connect = || adapter.connect(to).private_data(&key);
             let active = both.spawn(move || connect().receives(receives, size).wait());
-            let incoming = guest::next(&mut listener, &key);
+            let incoming = pairing::next(&mut listener, &key);
             let passive = incoming.and_then(|it| it.receives(receives, size).accept().wait());
             (active.join(), passive)
         });

@@ -9,7 +9,7 @@ use crate::bench::session::options;
 use crate::bench::side::{Job, Side};
 use crate::bench::{Seat, baseline, latency, message_rate, os, refusal, sit};
 use crate::command::exit::{Outcome, system};
-use crate::command::{guest, watchdog};
+use crate::command::{pairing, watchdog};
 
 /// The peer's process.
 pub(crate) fn run(args: &PeerArgs) -> Outcome {
@@ -21,19 +21,19 @@ pub(crate) fn run(args: &PeerArgs) -> Outcome {
     let mut listener = adapter.listen((here, 0).into())?;
     let at = plain.local_addr().map_err(system("opening a plain port"))?;
     let mut channel = os::to_measuring_side().map_err(system("sharing the channel"))?;
-    let key = guest::key()?;
+    let key = pairing::key()?;
     let word = u128::from_be_bytes(key);
     writeln!(channel, "{at} {} {word:x}", listener.address()).map_err(system("telling where"))?;
-    // Every user of this host may connect: the measuring side says which port of its own it has done so from.
+    // Every user of this host may connect here: the measuring side says from which port it has done so.
     let mut port = [0; 2];
     channel.read_exact(&mut port).map_err(system("reading from the measuring side"))?;
     let raw = accept_from(&plain, u16::from_be_bytes(port));
     let raw = raw.map_err(system("waiting for the plain socket"))?;
     drop(plain);
     baseline::prepare(&raw, &args.congestion).map_err(system("preparing the plain socket"))?;
-    let probe = guest::next(&mut listener, &key)?.accept().wait()?;
+    let probe = pairing::next(&mut listener, &key)?.accept().wait()?;
     refusal::show(&adapter, &probe, &mut channel, args.leave_window_open)?;
-    let queue = guest::next(&mut listener, &key)?.reads(16).accept().wait()?;
+    let queue = pairing::next(&mut listener, &key)?.reads(16).accept().wait()?;
     let mut side = Side::meet((raw, channel), &adapter, queue, args.size)?;
     side.key = key;
     side.shared = if args.shared { Some(adapter.shared(args.size)?) } else { None };
@@ -96,10 +96,10 @@ mod tests {
     fn who_comes_first_is_not_taken_for_the_measuring_side() {
         let plain = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let connect = || TcpStream::connect(plain.local_addr().unwrap()).unwrap();
-        let (mut stranger, mut own) = (connect(), connect());
+        let (mut other, mut own) = (connect(), connect());
         let mut accepted = accept_from(&plain, own.local_addr().unwrap().port()).unwrap();
         accepted.write_all(b"x").unwrap();
         own.read_exact(&mut [0]).unwrap();
-        assert_eq!(stranger.read(&mut [0]).unwrap(), 0, "it is closed");
+        assert_eq!(other.read(&mut [0]).unwrap(), 0, "it is closed");
     }
 }

@@ -11,7 +11,7 @@ use crate::bench::args::Plan;
 use crate::bench::side::Side;
 use crate::bench::{Seat, baseline, os, refusal, sit};
 use crate::command::exit::{Exit, Failure, Outcome, system};
-use crate::command::guest::Key;
+use crate::command::pairing::Key;
 use crate::command::{OnOff, Way};
 
 /// The measuring side: start the peer, see that a revoked window is closed, meet.

@@ -11,7 +11,7 @@ use crate::bench::args::Plan;
 use crate::bench::os::{Channel, cpu_time};
 use crate::bench::report::About;
 use crate::command::exit::{Outcome, system};
-use crate::command::guest::Key;
+use crate::command::pairing::Key;
 
 /// The peer's next task: one header on the channel, so that the plain one carries nothing
 /// but baselines (congestion control remembers).

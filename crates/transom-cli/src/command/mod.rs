@@ -6,7 +6,7 @@
 use clap::ValueEnum;
 
 pub(crate) mod exit;
-pub(crate) mod guest;
+pub(crate) mod pairing;
 pub(crate) mod progress;
 pub(crate) mod show;
 pub(crate) mod watchdog;

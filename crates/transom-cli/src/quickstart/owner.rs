@@ -10,7 +10,7 @@ use transom::{Adapter, Denial, ErrorKind, MappedFile, QueuePair, Region, Rights,
 use super::talk::{Answer, Lent, Ready, Request, json, say};
 use super::{LARGEST, OwnerArgs, digest};
 use crate::command::exit::{Outcome, system};
-use crate::command::{guest, watchdog};
+use crate::command::{pairing, watchdog};
 
 /// The file, registered once, and how much of it is lent.
 struct Lender {
@@ -32,11 +32,11 @@ pub(crate) fn run(args: &OwnerArgs) -> Outcome {
     drop(copy);
 
     let mut listener = adapter.listen((Ipv4Addr::LOCALHOST, 0).into())?;
-    let key = guest::key()?;
+    let key = pairing::key()?;
     print_line(&Ready { address: listener.address(), key, digest, bytes })?;
     let lender = Arc::new(Lender { adapter, file, bytes, record: Mutex::new(()) });
     loop {
-        let incoming = guest::next(&mut listener, &key)?;
+        let incoming = pairing::next(&mut listener, &key)?;
         let lender = Arc::clone(&lender);
         // A thread per connection: the reader holds two of them once.
         let serve = move || {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use transom::{Grant, QueuePair, Rights};
 
 use crate::command::exit::{Exit, Failure, Outcome};
-use crate::command::guest::Key;
+use crate::command::pairing::Key;
 
 /// The reader's requests.
 #[derive(Debug, Serialize, Deserialize)]

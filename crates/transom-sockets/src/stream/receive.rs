@@ -372,20 +372,17 @@ fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Er
 /// is read.
 #[inline]
 fn consume(held: &Socket, session: &Session<'_>, fd: c_int, stretches: &Stretches) {
-    let left = session.left_behind(stretches);
-    if left.is_some() {
-        give_back(held, session, left);
+    if let Some((at, length)) = session.left_behind(stretches) {
+        give_back(held, session, at, length);
     }
     wake(session, fd, session.for_peer_room(), session.consumed(stretches.length()));
     if stretches.is_large() {
-        session.give_back(|at, length| give_back(held, session, Some((at, length))));
+        session.give_back(|at, length| give_back(held, session, at, length));
     }
 }
 
 #[cold]
 #[inline(never)]
-fn give_back(held: &Socket, session: &Session<'_>, memory: Option<(usize, usize)>) {
-    if let Some((at, length)) = memory {
-        sys::give_back(held.bytes(session.side().other()).wrapping_add(at), length);
-    }
+fn give_back(held: &Socket, session: &Session<'_>, at: usize, length: usize) {
+    sys::give_back(held.bytes(session.side().other()).wrapping_add(at), length);
 }

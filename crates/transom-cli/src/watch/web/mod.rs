@@ -112,7 +112,7 @@ fn look_at(
     INTERVAL.saturating_sub(took).max(answering * SHARE)
 }
 
-/// Whose turn is when, among all processes.
+/// The order in which processes are asked, and those that have no turn for now.
 #[derive(Debug, Default)]
 struct Turns {
     /// Processes that answered the last time: they come first.

@@ -157,13 +157,13 @@ fn no_descriptor_of_a_stranger_reaches_a_listener() {
     let listener = listening(&passive);
     let at = listener.address().unwrap();
     for own in [false, true] {
-        let mut stranger = Command::new(std::env::current_exe().unwrap());
-        stranger.args(["--exact", &format!("raw::tests::slow::{test}"), "--nocapture"]);
-        stranger.env("TRANSOM_TEST_PEER", at.to_string());
+        let mut attacker = Command::new(std::env::current_exe().unwrap());
+        attacker.args(["--exact", &format!("raw::tests::slow::{test}"), "--nocapture"]);
+        attacker.env("TRANSOM_TEST_PEER", at.to_string());
         if own {
-            stranger.env(OWN, "1");
+            attacker.env(OWN, "1");
         }
-        let said = stranger.output().unwrap();
+        let said = attacker.output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         // Of another user the connection has been closed by then.
         let known = ["Err(Forbidden) Err(Forbidden)", "Err(Forbidden) Err(Reset)"];

@@ -1,5 +1,5 @@
-//! Connections between processes that this command starts. Every user of the host may connect to their ports, and
-//! the first to come would be taken for the other process: it names a key, which it was told by a pipe.
+//! Connections between processes that this command starts. Every user of the host may connect to their ports, so the
+//! right process names a key that it was told by a pipe; otherwise the first one to come would be taken for it.
 
 use transom::{Incoming, Listener};
 
@@ -37,22 +37,22 @@ mod tests {
         let adapter = Adapter::options().open([127, 0, 0, 1].into()).unwrap();
         let mut listener = adapter.listen(([127, 0, 0, 1], 0).into()).unwrap();
         let (at, ours) = (listener.address(), key().unwrap());
-        let strangers = [vec![], key().unwrap().to_vec(), [&ours[..], &[0]].concat()];
+        let wrong = [vec![], key().unwrap().to_vec(), [&ours[..], &[0]].concat()];
         std::thread::scope(|scope| {
-            let strangers = strangers.map(|said| {
+            let others = wrong.map(|said| {
                 let connect = adapter.connect(at).private_data(&said);
                 scope.spawn(move || connect.wait().map(drop).unwrap_err().kind())
             });
             let own = scope.spawn(|| adapter.connect(at).private_data(&ours).wait().map(drop));
             next(&mut listener, &ours).unwrap().accept().wait().unwrap();
             own.join().unwrap().unwrap();
-            // A stranger that came later waits for the next one.
+            // Another process that came later waits for the next look.
             let last = scope.spawn(|| adapter.connect(at).private_data(&ours).wait().map(drop));
             next(&mut listener, &ours).unwrap().accept().wait().unwrap();
             last.join().unwrap().unwrap();
             drop(listener);
-            for stranger in strangers {
-                assert_eq!(stranger.join().unwrap(), ErrorKind::Rejected);
+            for other in others {
+                assert_eq!(other.join().unwrap(), ErrorKind::Rejected);
             }
         });
     }
