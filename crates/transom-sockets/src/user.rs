@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use transom_os::share;
+
 use super::process;
 use super::sys::Errno;
 
@@ -59,28 +61,6 @@ std::arch::global_asm!(
     "jmp 4b",
     "5:",
     "rep movsb",
-    "jmp 6f",
-    // As above, past the cache: to is a multiple of 16.
-    ".hidden __transom_user_stream",
-    ".globl __transom_user_stream",
-    ".p2align 5",
-    "__transom_user_stream:",
-    "mov rcx, rdx",
-    "8:",
-    "cmp rcx, 64",
-    "jb 2b",
-    "movups xmm0, [rsi]",
-    "movups xmm1, [rsi + 16]",
-    "movups xmm2, [rsi + 32]",
-    "movups xmm3, [rsi + 48]",
-    "movntps [rdi], xmm0",
-    "movntps [rdi + 16], xmm1",
-    "movntps [rdi + 32], xmm2",
-    "movntps [rdi + 48], xmm3",
-    "add rsi, 64",
-    "add rdi, 64",
-    "sub rcx, 64",
-    "jmp 8b",
     ".hidden __transom_user_copy_end",
     ".globl __transom_user_copy_end",
     "__transom_user_copy_end:",
@@ -92,7 +72,6 @@ std::arch::global_asm!(
 
 unsafe extern "sysv64" {
     fn __transom_user_copy(to: *mut u8, from: *const u8, count: usize) -> usize;
-    fn __transom_user_stream(to: *mut u8, from: *const u8, count: usize) -> usize;
     static __transom_user_copy_end: u8;
 }
 
@@ -106,7 +85,7 @@ fn resume(at: usize) -> Option<usize> {
 /// Before the first copy of a connection: a fault of a copy ends no program from now on. One that has installed
 /// a handler for such signals meanwhile keeps it for all other faults.
 pub(crate) fn prepare() {
-    transom_os::signals::recheck(u64::from(process::generation()), &[resume]);
+    transom_os::signals::recheck(u64::from(process::generation()), &[resume, share::resume]);
 }
 
 /// [`prepare`], if this process has not yet.
@@ -182,41 +161,14 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize) -> usize {
     count - unsafe { __transom_user_copy(to, from, count) }
 }
 
-/// The fewest bytes that are stored past the cache.
-const STREAMED: usize = 4096;
-/// Bytes of a cache line, of which a streamed copy stores whole ones.
-const LINE: usize = 64;
-
-/// [`copy`] to memory that another process reads next. Many bytes are stored past the cache: an ordinary store
-/// fetches its line first, from the processor that has read the line before, and leaves a copy behind that the
-/// reader fetches in turn. All bytes are there before any later store.
+/// [`copy`] to memory that another process reads next ([`share`]).
 ///
 /// # Safety
 /// As of `copy`.
 #[inline]
 pub(crate) unsafe fn copy_to_share(from: *const u8, to: *mut u8, count: usize) -> usize {
-    if count < STREAMED {
-        // SAFETY: the caller's.
-        return unsafe { copy(from, to, count) };
+    // SAFETY: the caller's; a fault at either side ends the copy.
+    unsafe {
+        if count < share::LEAST { copy(from, to, count) } else { share::copy(from, to, count) }
     }
-    // SAFETY: the caller's.
-    unsafe { stream(from, to, count) }
-}
-
-/// # Safety
-/// As of `copy`, of at least a line.
-unsafe fn stream(from: *const u8, to: *mut u8, count: usize) -> usize {
-    let head = to.addr().next_multiple_of(LINE) - to.addr();
-    // SAFETY: the caller's, for the bytes in front of the first whole line.
-    let done = unsafe { copy(from, to, head) };
-    if done < head {
-        return done;
-    }
-    let (from, to, rest) = (from.wrapping_add(head), to.wrapping_add(head), count - head);
-    // SAFETY: the caller's, for the rest; a fault at either side ends the copy.
-    let left = unsafe { __transom_user_stream(to, from, rest) };
-    // Stores past the cache are ordered by this alone, whether or not the copy has faulted.
-    // SAFETY: every processor of this architecture has the instruction.
-    unsafe { std::arch::x86_64::_mm_sfence() };
-    count - left
 }

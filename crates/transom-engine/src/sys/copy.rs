@@ -85,32 +85,21 @@ pub(crate) unsafe fn copy_out_raw(host: u64, into: *mut u8, length: usize) -> Re
     unsafe { machine::copy(into, address as *const u8, length, 0) }
 }
 
-/// The fewest bytes that are stored past the cache. With fewer the reader waits longer for its memory than both
-/// processors wait for lines of each other's cache, where these are near; far ones would gain from 512 bytes on.
-const STREAMED: usize = 4096;
-/// Bytes of a cache line, of which a streamed copy stores whole ones.
-const LINE: usize = 64;
-
-/// [`copy_out_raw`] to memory that another process reads next. Many bytes are stored past the cache: an ordinary
-/// store fetches its line first, from the processor that has read the line before, and leaves a copy behind that the
-/// reader fetches in turn. All bytes are there before any later store.
+/// [`copy_out_raw`] to memory that another process reads next ([`transom_os::share`]).
 ///
 /// # Safety
 /// As [`copy_out_raw`].
 pub(crate) unsafe fn copy_to_share(host: u64, into: *mut u8, length: usize) -> Result<(), Fault> {
-    let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
-    let from = address as *const u8;
-    if length < STREAMED {
-        // SAFETY: the caller's promises.
-        return unsafe { machine::copy(into, from, length, 0) };
+    #[cfg(all(target_arch = "x86_64", not(windows)))]
+    if length >= transom_os::share::LEAST {
+        let Ok(address) = usize::try_from(host) else { return Err(Fault { placed: 0 }) };
+        super::fault::install();
+        // SAFETY: the caller's promises; a fault on the source is recovered.
+        let placed = unsafe { transom_os::share::copy(address as *const u8, into, length) };
+        return if placed == length { Ok(()) } else { Err(Fault { placed }) };
     }
-    let head = into.addr().next_multiple_of(LINE) - into.addr();
-    // SAFETY: the caller's promises, for the part of the bytes in front of the first whole line.
-    unsafe { machine::copy(into, from, head, 0) }?;
-    let (into, from) = (into.wrapping_add(head), from.wrapping_add(head));
-    // SAFETY: the caller's promises, for the rest of the bytes; a fault on the source is recovered.
-    let done = unsafe { machine::stream(into, from, length - head) };
-    done.map_err(|fault| Fault { placed: head + fault.placed })
+    // SAFETY: the caller's promises.
+    unsafe { copy_out_raw(host, into, length) }
 }
 
 /// Copy registered memory, or memory shared with a peer, to registered memory, as [`copy_in`].
@@ -131,16 +120,16 @@ pub(super) mod machine {
     use super::Fault;
 
     // rdi = destination, rsi = source, rdx = body, rcx (on entry) = tail: 0, 1, 2, 4 or 8.
-    // Returns what was not copied. A fault in one of the loops over blocks resumes at the exact one, which
-    // repeats the block byte by byte up to the byte that faults; a fault there or in the tail resumes at
-    // the end. The first entry stores past the cache: no tail, and a destination at a multiple of 16. Plain 16-byte stores in order, because x86 keeps their order (SDM 3A 8.2.2), while
+    // Returns what was not copied. A fault in the fast loop resumes at the exact one, which repeats
+    // the block byte by byte up to the byte that faults; a fault there or in the tail resumes at
+    // the end. Plain 16-byte stores in order, because x86 keeps their order (SDM 3A 8.2.2), while
     // the stores of one `rep movsb` may pass each other (8.2.4); what follows it does not.
     std::arch::global_asm!(
         text_section!("transom_copy"),
         hidden!("__transom_copy_0_1"),
         ".globl __transom_copy_0_1",
-        hidden!("__transom_copy_0_1_stream"),
-        ".globl __transom_copy_0_1_stream",
+        hidden!("__transom_copy_0_1_fast"),
+        ".globl __transom_copy_0_1_fast",
         hidden!("__transom_copy_0_1_exact"),
         ".globl __transom_copy_0_1_exact",
         hidden!("__transom_copy_0_1_word"),
@@ -148,33 +137,12 @@ pub(super) mod machine {
         hidden!("__transom_copy_0_1_end"),
         ".globl __transom_copy_0_1_end",
         ".p2align 5",
-        "__transom_copy_0_1_stream:",
-        "xor r8d, r8d",
-        "mov rcx, rdx",
-        "cmp rcx, 64",
-        "jb __transom_copy_0_1_exact",
-        "9:",
-        "movups xmm0, [rsi]",
-        "movups xmm1, [rsi + 16]",
-        "movups xmm2, [rsi + 32]",
-        "movups xmm3, [rsi + 48]",
-        "movntps [rdi], xmm0",
-        "movntps [rdi + 16], xmm1",
-        "movntps [rdi + 32], xmm2",
-        "movntps [rdi + 48], xmm3",
-        "add rsi, 64",
-        "add rdi, 64",
-        "sub rcx, 64",
-        "cmp rcx, 64",
-        "jae 9b",
-        "jmp __transom_copy_0_1_exact",
-        ".p2align 5",
         "__transom_copy_0_1:",
         "mov r8, rcx",
         "mov rcx, rdx",
         "cmp rcx, 64",
         "jb __transom_copy_0_1_exact",
-        "29:",
+        "__transom_copy_0_1_fast:",
         "movups xmm0, [rsi]",
         "movups xmm1, [rsi + 16]",
         "movups xmm2, [rsi + 32]",
@@ -187,7 +155,7 @@ pub(super) mod machine {
         "add rdi, 64",
         "sub rcx, 64",
         "cmp rcx, 64",
-        "jae 29b",
+        "jae __transom_copy_0_1_fast",
         "__transom_copy_0_1_exact:",
         "test rcx, rcx",
         "jz 3f",
@@ -251,7 +219,7 @@ pub(super) mod machine {
     unsafe extern "sysv64" {
         fn __transom_copy_0_1(to: *mut u8, from: *const u8, body: usize, tail: usize) -> usize;
         fn __transom_copy_0_1_word(to: *mut u8, from: *const u8) -> usize;
-        fn __transom_copy_0_1_stream(to: *mut u8, from: *const u8, length: usize) -> usize;
+        static __transom_copy_0_1_fast: u8;
         static __transom_copy_0_1_exact: u8;
         static __transom_copy_0_1_end: u8;
     }
@@ -266,17 +234,6 @@ pub(super) mod machine {
         // SAFETY: the caller's promise; a fault on either side is recovered by the handler that
         // was installed just now, and both pointers are used for `length` bytes only.
         let left = unsafe { __transom_copy_0_1(to, from, length - tail, tail) };
-        if left == 0 { Ok(()) } else { Err(finish(to, from, length, length - left)) }
-    }
-
-    /// Copy to `to`, a multiple of 16, past the cache.
-    pub(super) unsafe fn stream(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
-        super::super::fault::install();
-        // SAFETY: as in `copy`.
-        let left = unsafe { __transom_copy_0_1_stream(to, from, length) };
-        // Stores past the cache are ordered by this alone, whether or not the copy has faulted.
-        // SAFETY: every processor of this architecture has the instruction.
-        unsafe { std::arch::x86_64::_mm_sfence() };
         if left == 0 { Ok(()) } else { Err(finish(to, from, length, length - left)) }
     }
 
@@ -308,10 +265,10 @@ pub(super) mod machine {
 
     /// Where a fault at instruction `at` is to be resumed, if it is ours.
     pub(in super::super) fn resume(at: usize) -> Option<usize> {
-        let blocks = (__transom_copy_0_1_stream as *const ()).addr();
+        let fast = (&raw const __transom_copy_0_1_fast).addr();
         let exact = (&raw const __transom_copy_0_1_exact).addr();
         let end = (&raw const __transom_copy_0_1_end).addr();
-        if (blocks..exact).contains(&at) {
+        if (fast..exact).contains(&at) {
             Some(exact)
         } else if (exact..end).contains(&at) {
             Some(end)
@@ -348,11 +305,6 @@ pub(super) mod machine {
     pub(super) unsafe fn copy_word(to: *mut u8, from: *const u8) -> Result<(), Fault> {
         // SAFETY: the caller's promise.
         unsafe { copy(to, from, super::WORD, super::WORD) }
-    }
-
-    pub(super) unsafe fn stream(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
-        // SAFETY: the caller's promise.
-        unsafe { copy(to, from, length, 0) }
     }
 
     unsafe fn kernel_copy(to: *mut u8, from: *const u8, length: usize) -> usize {

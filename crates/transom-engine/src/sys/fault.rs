@@ -14,7 +14,12 @@ pub(super) fn install() {
 /// Asked at registration, because asking costs a system call per signal.
 #[cold]
 pub fn recheck() {
-    let routines = [copy::machine::resume, atomic::machine::resume];
+    let routines = [
+        copy::machine::resume,
+        atomic::machine::resume,
+        #[cfg(all(target_arch = "x86_64", not(windows)))]
+        transom_os::share::resume,
+    ];
     transom_os::signals::recheck(fork_generation(), &routines);
 }
 
