@@ -101,35 +101,47 @@ fn what_is_shared_ends_at_a_page_that_is_gone() {
     }
 }
 
-/// A record is published by a store behind its payload's.
+/// A record is published by a store behind its payload's. Seen to fail without the fence behind the copy.
 #[test]
 fn what_is_shared_is_there_before_any_later_store() {
     use std::sync::atomic::{AtomicU64, Ordering};
+    #[repr(align(128))]
+    struct Alone<T>(T);
     const WORDS: usize = 1024;
-    let memory: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-    let (published, read) = (AtomicU64::new(0), AtomicU64::new(0));
-    let to = memory.as_ptr() as usize;
+    const LAPS: u64 = 20_000;
+    let memory = Alone([const { AtomicU64::new(0) }; WORDS]);
+    let (published, read) = (Alone(AtomicU64::new(0)), Alone(AtomicU64::new(0)));
+    // At once where the other thread runs, too: the words are the longest on their way then.
+    let wait = |word: &AtomicU64, lap| {
+        for look in 1_u64.. {
+            match (word.load(Ordering::Acquire) == lap, look % 4096) {
+                (true, _) => return,
+                (false, 0) => std::thread::yield_now(),
+                (false, _) => std::hint::spin_loop(),
+            }
+        }
+    };
+    let (to, mut late) = (memory.0.as_ptr().addr(), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for lap in 1..=2000_u64 {
-                let words = vec![lap; WORDS];
+            let mut words = [0_u64; WORDS];
+            for lap in 1..=LAPS {
+                words.fill(lap);
                 let into = std::ptr::with_exposed_provenance_mut(to);
                 // SAFETY: `memory` outlives the scope and consists of atomics.
                 unsafe { copy::copy_to_share(words.as_ptr() as u64, into, 8 * WORDS) }.unwrap();
-                published.store(lap, Ordering::Release);
-                while read.load(Ordering::Acquire) != lap {
-                    std::thread::yield_now();
-                }
+                published.0.store(lap, Ordering::Release);
+                wait(&read.0, lap);
             }
         });
-        for lap in 1..=2000 {
-            while published.load(Ordering::Acquire) != lap {
-                std::thread::yield_now();
-            }
-            assert!(memory.iter().rev().all(|word| word.load(Ordering::Relaxed) == lap), "{lap}");
-            read.store(lap, Ordering::Release);
+        for lap in 1..=LAPS {
+            wait(&published.0, lap);
+            late +=
+                usize::from(memory.0.iter().rev().any(|word| word.load(Ordering::Relaxed) != lap));
+            read.0.store(lap, Ordering::Release);
         }
     });
+    assert_eq!(late, 0, "laps whose words came behind the store that published them");
 }
 
 #[test]
