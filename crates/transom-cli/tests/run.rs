@@ -7,6 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use transom_testing::programs::copied;
+
 fn transom(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
     command.arg("run").args(words);
@@ -477,7 +479,7 @@ fn a_command_without_its_libraries_says_how_to_get_them() {
     let folder = file("installed/bin");
     std::fs::create_dir_all(&folder).unwrap();
     let alone = folder.join("transom");
-    std::fs::copy(env!("CARGO_BIN_EXE_transom"), &alone).unwrap();
+    copied(env!("CARGO_BIN_EXE_transom").as_ref(), &alone);
     let done = Command::new(&alone).args(["run", "--", "true"]).output().unwrap();
     assert_eq!(done.status.code(), Some(5));
     let said = text(&done.stderr);
@@ -486,7 +488,7 @@ fn a_command_without_its_libraries_says_how_to_get_them() {
     let built = Path::new(env!("CARGO_BIN_EXE_transom")).parent().unwrap();
     let staged = file("installed/built");
     std::fs::create_dir_all(&staged).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_transom"), staged.join("transom")).unwrap();
+    copied(env!("CARGO_BIN_EXE_transom").as_ref(), &staged.join("transom"));
     for name in ["verbs", "rdmacm", "paths", "sockets"] {
         let library = format!("libtransom_{name}.so");
         std::os::unix::fs::symlink(built.join("deps").join(&library), staged.join(&library))
@@ -537,7 +539,7 @@ fn v7_a_static_program_is_reported_as_not_servable() {
 #[test]
 fn v7_a_set_uid_program_is_reported_as_not_servable() {
     let program = file("set-uid");
-    std::fs::copy("/bin/true", &program).unwrap();
+    copied("/bin/true".as_ref(), &program);
     if std::os::unix::fs::chown(&program, Some(65534), None).is_err() {
         return eprintln!("SKIPPED: only root can give a file away");
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{XattrFlags, setxattr};
+use transom_testing::programs::copied;
 
 /// A user that has no rights.
 const NOBODY: u32 = 65_534;
@@ -81,7 +82,7 @@ fn the_environment_of_a_privileged_program_is_not_believed() {
     let folder = folder("privileged");
     let copy = |name: &str, mode: u32| {
         let file = folder.join(name);
-        fs::copy(std::env::current_exe().unwrap(), &file).unwrap();
+        copied(&std::env::current_exe().unwrap(), &file);
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         file
     };

@@ -12,6 +12,7 @@ use std::process::Command;
 
 use common::{command, compiled, interpreter, library, line, python, there};
 use transom_sockets as _;
+use transom_testing::programs;
 
 /// Programs with rights that their caller lacks, which have the library on their own path: no connection is
 /// switched, nothing is written where the caller or the user has files of the switch, and nothing is said.
@@ -33,7 +34,7 @@ fn a_privileged_program_switches_nothing() {
     let made = compiled("privileged", include_str!("privileged.c"), &words);
     let run = |name: &str, mode: u32| {
         let program = here.join(name);
-        fs::copy(&made, &program).unwrap();
+        programs::copied(&made, &program);
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
         if name == "capable" {
             let given = Command::new("python3").args(["-c", GIVES]).arg(&program).output().unwrap();
@@ -227,7 +228,7 @@ fn a_program_with_rights_of_its_own_inherits_no_switched_connection() {
     fs::set_permissions(&here, fs::Permissions::from_mode(0o755)).unwrap();
     let said = |name: &str, mode: u32, owner: u32, code: &str| {
         let program = here.join(name);
-        fs::copy("/bin/cat", &program).unwrap();
+        programs::copied("/bin/cat".as_ref(), &program);
         std::os::unix::fs::chown(&program, Some(owner), None).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
         if name == "capable" {

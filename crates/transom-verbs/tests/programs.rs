@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{XattrFlags, setxattr};
+use transom_testing::programs::copied;
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"))
@@ -190,7 +191,7 @@ fn a_privileged_program_takes_nothing_from_its_callers_environment() {
     symlink(&victim, caller.join("class")).unwrap();
     let run = |name: &str, mode: u32, capabilities: bool| {
         let program = here.join(name);
-        fs::copy(&compiled, &program).unwrap();
+        copied(&compiled, &program);
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
         if capabilities {
             let none = XattrFlags::empty();
