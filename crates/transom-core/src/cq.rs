@@ -94,6 +94,7 @@ pub struct CompletionQueue {
     wait_begun: bool,
     overrun: Overrun,
     failed: Option<Status>,
+    keeps_times: bool,
 }
 
 impl CompletionQueue {
@@ -118,12 +119,25 @@ impl CompletionQueue {
             wait_begun: false,
             overrun: Overrun::Clear,
             failed: None,
+            keeps_times: false,
         }
     }
 
     /// The fate of its entries when it runs over.
     pub fn set_overrun(&mut self, overrun: Overrun) {
         self.overrun = overrun;
+    }
+
+    /// From now on each entry has the time at which it came.
+    pub fn keep_times(&mut self) {
+        self.keeps_times = true;
+    }
+
+    /// Whether entries have their times: [`Completion::at`], which the caller of [`push`](Self::push) sets.
+    #[must_use]
+    #[inline]
+    pub fn keeps_times(&self) -> bool {
+        self.keeps_times
     }
 
     /// Completions it can hold.

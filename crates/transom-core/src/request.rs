@@ -1,7 +1,7 @@
 //! Requests that programs post, and their completions.
 
 use transom_memory::{QueuePairId, Rights, Segment, Token};
-use transom_wire::Atomic;
+use transom_wire::{Atomic, Time};
 
 use crate::Status;
 
@@ -274,6 +274,9 @@ pub struct Completion {
     /// The queue of requests or receives, as the completion queue numbers those that complete in it
     /// ([`CompletionQueue::bind`](crate::CompletionQueue::bind)); 0 = none.
     pub member: u32,
+    /// When the queue got it, if the queue keeps times
+    /// ([`CompletionQueue::keep_times`](crate::CompletionQueue::keep_times)); else zero.
+    pub at: Time,
 }
 
 impl Completion {
@@ -292,6 +295,7 @@ impl Completion {
         denial: 0,
         place: 0,
         member: 0,
+        at: Time(0),
     };
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use transom_engine::raw::Time;
 use transom_engine::{Completion, NotifyKind, Status, raw};
 
 use crate::abi::{event, ibv_wc, status};
@@ -47,8 +48,8 @@ pub(crate) struct Queue {
     /// Ports at which datagrams for its queue pairs arrive, each with the number of those.
     datagrams: Mutex<Vec<(Arc<raw::DatagramPort>, usize)>>,
     has_datagrams: AtomicBool,
-    /// The entry that `ibv_start_poll` and `ibv_next_poll` have reached.
-    pub(crate) current: Mutex<ibv_wc>,
+    /// The entry that `ibv_start_poll` and `ibv_next_poll` have reached, and when it came.
+    pub(crate) current: Mutex<(ibv_wc, Time)>,
 }
 
 /// How many entries a poll for several takes at a time. A poll for one clears no room for more.
@@ -96,7 +97,7 @@ impl Queue {
             armed: Mutex::new(None),
             datagrams: Mutex::default(),
             has_datagrams: AtomicBool::new(false),
-            current: Mutex::new(ibv_wc::default()),
+            current: Mutex::new((ibv_wc::default(), Time(0))),
         };
         Ok((queue, granted))
     }
@@ -124,7 +125,11 @@ impl Queue {
 
     /// Retrieve completions; how many. `EIO` in a forked child, which would wait for ever.
     #[inline]
-    pub(crate) fn poll(&self, store: impl FnMut(usize, ibv_wc), most: usize) -> Result<usize> {
+    pub(crate) fn poll(
+        &self,
+        store: impl FnMut(usize, ibv_wc, Time),
+        most: usize,
+    ) -> Result<usize> {
         let found = match most {
             1 => self.poll_in_batches::<1>(store, most),
             _ => self.poll_in_batches::<BATCH>(store, most),
@@ -135,7 +140,7 @@ impl Queue {
 
     fn poll_in_batches<const N: usize>(
         &self,
-        mut store: impl FnMut(usize, ibv_wc),
+        mut store: impl FnMut(usize, ibv_wc, Time),
         most: usize,
     ) -> usize {
         let mut batch = [Completion::BLANK; N];
@@ -149,7 +154,7 @@ impl Queue {
                 found = self.engine.poll(room);
             }
             for completion in room.iter().take(found) {
-                store(done, self.entry(completion));
+                store(done, self.entry(completion), completion.at);
                 done += 1;
             }
             if found < room.len() {

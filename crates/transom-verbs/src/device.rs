@@ -82,14 +82,17 @@ pub(crate) fn attributes(gids: &Table) -> ibv_device_attr {
     }
 }
 
+/// Kilohertz of the device's clock, which counts nanoseconds: the engine's, CLOCK_MONOTONIC.
+const CLOCK: u64 = 1_000_000;
+
 /// The attributes in the longer structure; groups of capabilities that we do not have are zero.
 pub(crate) fn attributes_ex(gids: &Table) -> ibv_device_attr_ex {
     ibv_device_attr_ex {
         orig_attr: attributes(gids),
         comp_mask: 0,
         odp_caps: [0; 3],
-        completion_timestamp_mask: 0,
-        hca_core_clock: 0,
+        completion_timestamp_mask: u64::MAX,
+        hca_core_clock: CLOCK,
         device_cap_flags_ex: u64::from(capabilities()),
         groups: [0; 27],
         phys_port_cnt_ex: 1,

@@ -109,6 +109,11 @@ fn v91_requests_are_built_and_posted_together() {
 }
 
 #[test]
+fn v174_completions_have_the_times_at_which_they_came() {
+    run("v174_completions_have_the_times_at_which_they_came");
+}
+
+#[test]
 fn v56_extended_completion_queues() {
     run("v56_extended_completion_queues");
 }

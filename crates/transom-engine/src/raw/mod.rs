@@ -50,6 +50,6 @@ pub use crate::driver::{
 };
 pub use crate::sys::{
     ATOMICS, Fault, Interface, IpFields, Message, PageError, check_pages, copy_in, copy_out,
-    fetch_ahead, interfaces, random_seed, spawn_quiet,
+    fetch_ahead, interfaces, now, random_seed, spawn_quiet,
 };
-pub use transom_wire::{Atomic, Facts, ReadLimits};
+pub use transom_wire::{Atomic, Facts, ReadLimits, Time};

@@ -77,6 +77,12 @@ impl CompletionQueue {
         if self.owner.here().is_err() { 0 } else { self.cq.poll(results) }
     }
 
+    /// From now on each completion has the time at which it came ([`Completion::at`]), of the clock that
+    /// [`now`](super::now) reads.
+    pub fn keep_times(&self) {
+        self.cq.queue().keep_times();
+    }
+
     /// Retrieve completions that are there; how many. Makes no progress.
     pub fn take(&self, results: &mut [Completion]) -> usize {
         if self.owner.here().is_err() { 0 } else { self.cq.take(results) }

@@ -176,6 +176,14 @@ pub struct ibv_device_attr_ex {
     pub phys_port_cnt_ex: u32,
 }
 
+/// Seconds and nanoseconds are those of `struct timespec`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ibv_values_ex {
+    pub comp_mask: u32,
+    pub raw_clock: [i64; 2],
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_port_attr {

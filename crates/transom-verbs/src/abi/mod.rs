@@ -92,6 +92,7 @@ layouts! {
         max_srq_sge 220, max_pkeys 224, local_ca_ack_delay 226, phys_port_cnt 227
     }
     ibv_device_attr_ex 400 { orig_attr 0, comp_mask 232, odp_caps 240, completion_timestamp_mask 264, hca_core_clock 272, device_cap_flags_ex 280, phys_port_cnt_ex 396 }
+    ibv_values_ex 24 { comp_mask 0, raw_clock 8 }
     ibv_port_attr 56 {
         state 0, max_mtu 4, active_mtu 8, gid_tbl_len 12, port_cap_flags 16, max_msg_sz 20, bad_pkey_cntr 24,
         qkey_viol_cntr 28, pkey_tbl_len 32, lid 34, sm_lid 36, lmc 38, max_vl_num 39, sm_sl 40, subnet_timeout 41,

@@ -42,6 +42,7 @@ pub(crate) unsafe fn create(
     channel: *mut ibv_comp_channel,
     vector: i64,
     parent: Option<Arc<Domain>>,
+    keeps_times: bool,
 ) -> Result<*mut ibv_cq_ex> {
     // SAFETY: this function's contract.
     let (body, with) = unsafe {
@@ -69,6 +70,9 @@ pub(crate) unsafe fn create(
         comp_events_completed: 0,
         async_events_completed: 0,
     });
+    if keeps_times {
+        queue.engine.keep_times();
+    }
     let queue = Arc::new(queue);
     queue.watch()?;
     let given = shell::give::<OfQueue>(head, queue.clone());
@@ -85,7 +89,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 ) -> *mut ibv_cq {
     // SAFETY: the caller's objects.
     pointer(|| unsafe {
-        Ok(create(context, cqe.into(), cq_context, channel, vector.into(), None)?.cast())
+        Ok(create(context, cqe.into(), cq_context, channel, vector.into(), None, false)?.cast())
     })
 }
 
@@ -168,7 +172,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, wc: *mut i
         let queue = &unsafe { shell::trust::<OfQueue>(cq.cast()) }.body;
         let most = usize::try_from(most).map_err(|_| Errno::EINVAL)?;
         // SAFETY: an array of `most` entries at any address, of which `index` is one.
-        queue.poll(|index, entry| unsafe { wc.add(index).write_unaligned(entry) }, most)
+        queue.poll(|index, entry, _| unsafe { wc.add(index).write_unaligned(entry) }, most)
     });
     polled.map_or(-1, |count| count as c_int)
 }

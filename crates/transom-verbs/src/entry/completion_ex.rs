@@ -2,6 +2,9 @@
 
 use std::ffi::{c_int, c_uint};
 use std::sync::PoisonError;
+use std::time::SystemTime;
+
+use transom_engine::raw::{Time, now};
 
 use crate::abi::*;
 use crate::entry::completion::create;
@@ -9,9 +12,10 @@ use crate::entry::shell::{self, OfDomain, OfQueue};
 use crate::entry::{caught, number, pointer, stubs};
 use crate::errno::{Errno, Result};
 
-/// Members of a completion that can be asked for: all but time stamps and what VLANs, flows and tag
-/// matching have.
-const WC_FLAGS: u64 = 0x7F;
+/// The time of a completion, by the device's clock and by the wall's.
+const TIMES: u64 = 1 << 7 | 1 << 11;
+/// Members of a completion that can be asked for: all but what VLANs, flows and tag matching have.
+const WC_FLAGS: u64 = 0x7F | TIMES;
 /// SINGLE_THREADED and IGNORE_OVERRUN.
 const FLAGS: u32 = 3;
 /// The masks that say that there are flags, and a parent domain.
@@ -38,8 +42,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             _ => Some(unsafe { shell::look::<OfDomain>(attr.parent_domain) }?.body.clone()),
         };
         let (depth, vector) = (i64::from(attr.cqe), i64::from(attr.comp_vector));
+        let times = attr.wc_flags & TIMES != 0;
         // SAFETY: the caller's objects.
-        unsafe { create(context, depth, attr.cq_context, attr.channel, vector, parent) }
+        unsafe { create(context, depth, attr.cq_context, attr.channel, vector, parent, times) }
     })
 }
 
@@ -64,11 +69,11 @@ pub(crate) fn head(base: ibv_cq) -> ibv_cq_ex {
         read_slid: zero,
         read_sl: read_sl as Op,
         read_dlid_path_bits: zero,
-        read_completion_ts: zero,
+        read_completion_ts: read_completion_ts as Op,
         read_cvlan: zero,
         read_flow_tag: zero,
         read_tm_info: stubs::nothing as Op,
-        read_completion_wallclock_ns: zero,
+        read_completion_wallclock_ns: read_completion_wallclock_ns as Op,
     }
 }
 
@@ -80,9 +85,9 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> Result {
     // SAFETY: this function's contract.
     let queue = &unsafe { shell::trust::<OfQueue>(cq) }.body;
     let mut found = None;
-    queue.poll(|_, entry| found = Some(entry), 1)?;
-    let entry = found.ok_or(Errno::ENOENT)?;
-    *queue.current.lock().unwrap_or_else(PoisonError::into_inner) = entry;
+    queue.poll(|_, entry, at| found = Some((entry, at)), 1)?;
+    let (entry, at) = found.ok_or(Errno::ENOENT)?;
+    *queue.current.lock().unwrap_or_else(PoisonError::into_inner) = (entry, at);
     // SAFETY: two members that only the thread that polls reads and writes.
     unsafe {
         (&raw mut (*cq).status).write(entry.status as c_int);
@@ -133,12 +138,37 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     unsafe { unlock(cq) };
 }
 
+/// The current completion, and when it came.
+///
+/// # Safety
+/// A queue of the program's.
+unsafe fn current(cq: *mut ibv_cq_ex) -> (ibv_wc, Time) {
+    // SAFETY: this function's contract.
+    let queue = &unsafe { shell::trust::<OfQueue>(cq) }.body;
+    *queue.current.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Verbs V174.
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: a queue of the program's.
+    unsafe { current(cq) }.1.0
+}
+
+/// Verbs V174: as long before the present time of day as the completion lies back by the device's clock.
+#[allow(clippy::disallowed_methods, reason = "the program asks for the time of day")]
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: a queue of the program's.
+    let at = unsafe { current(cq) }.1;
+    let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let then = today.saturating_sub(now().since(at));
+    u64::try_from(then.as_nanos()).unwrap_or(u64::MAX)
+}
+
 macro_rules! readers {
     ($($name:ident: $type:ty = $member:ident;)*) => {
         $(unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
             // SAFETY: a queue of the program's.
-            let queue = &unsafe { shell::trust::<OfQueue>(cq) }.body;
-            queue.current.lock().unwrap_or_else(PoisonError::into_inner).$member
+            unsafe { current(cq) }.0.$member
         })*
     };
 }

@@ -208,8 +208,8 @@ int main(void) {
             FAILS("V56", ibv_start_poll(q, &pa), ENOENT);
             SUCCEEDS(ibv_destroy_cq(ibv_cq_ex_to_cq(q)));
         }
-        int u[] = {128, 256, 512, 1024, 2048, 4096};
-        for (int i = 0; i < 6; i++) {
+        int u[] = {256, 512, 1024, 4096};
+        for (int i = 0; i < 4; i++) {
             x.wc_flags = u[i];
             NULLS("V56", ibv_create_cq_ex(c, &x), EOPNOTSUPP);
         }
@@ -339,9 +339,16 @@ int main(void) {
         struct ibv_modify_cq_attr mc = {.attr_mask = 1, .moderate = {1, 1}};
         r = ibv_modify_cq(e.rcq, &mc);
         CHECK("V9", r == EOPNOTSUPP, "modify_cq %d", r);
-        struct ibv_values_ex ve = {.comp_mask = 1};
-        r = ibv_query_rt_values_ex(c, &ve);
-        CHECK("V9", r == EOPNOTSUPP, "rt values %d", r);
+        struct ibv_values_ex ve = {.comp_mask = 3}, later = {.comp_mask = 1};
+        SUCCEEDS(ibv_query_rt_values_ex(c, &ve));
+        CHECK("V174", ve.comp_mask == IBV_VALUES_MASK_RAW_CLOCK, "mask %u", ve.comp_mask);
+        SUCCEEDS(ibv_query_rt_values_ex(c, &later));
+        CHECK("V174", later.raw_clock.tv_nsec >= ve.raw_clock.tv_nsec && !later.raw_clock.tv_sec,
+              "clock %ld", later.raw_clock.tv_nsec);
+        ve = (struct ibv_values_ex){.comp_mask = 2, .raw_clock = {5, 6}};
+        SUCCEEDS(ibv_query_rt_values_ex(c, &ve));
+        CHECK("V174", ve.comp_mask == 0 && ve.raw_clock.tv_nsec == 6, "mask %u", ve.comp_mask);
+        FAILS("V174", ibv_query_rt_values_ex(c, NULL), EINVAL);
         CHECK("2.1", ibv_qp_to_qp_ex(e.qp) == NULL, "qp_ex of a plain one");
     }
     /* V44 */

@@ -626,8 +626,75 @@ static void v56_extended_completion_queues(void) {
         ;
     CHECK(done == 0 && ex->wr_id == 11 && ibv_wc_read_byte_len(ex) == 9);
     ibv_end_poll(ex);
-    init.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    init.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
     NO_OBJECT(ibv_create_cq_ex(context, &init), EOPNOTSUPP);
+    drop(a);
+    drop(b);
+    close_device();
+}
+
+/* The count of the device's clock. */
+static uint64_t device_clock(void) {
+    struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+    CHECK(ibv_query_rt_values_ex(context, &values) == 0);
+    return values.raw_clock.tv_nsec;
+}
+
+static uint64_t time_of_day(void) {
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* Verbs V174: the time of a completion is that at which it came, however much later it is retrieved. */
+static void v174_completions_have_the_times_at_which_they_came(void) {
+    open_device();
+    struct ibv_device_attr_ex device;
+    CHECK(ibv_query_device_ex(context, NULL, &device) == 0);
+    CHECK(device.completion_timestamp_mask == UINT64_MAX && device.hca_core_clock == 1000000);
+    struct side a = make(), b = make();
+    CHECK(ibv_destroy_qp(b.qp) == 0 && ibv_destroy_cq(b.cq) == 0);
+    struct ibv_cq_init_attr_ex init = {
+        .cqe = 16,
+        .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+            | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+    };
+    struct ibv_cq_ex *ex = ibv_create_cq_ex(context, &init);
+    CHECK(ex);
+    b.cq = ibv_cq_ex_to_cq(ex);
+    b.qp = queue_pair(b.cq, NULL);
+    connect_both(a, b);
+    struct ibv_poll_cq_attr attr = {0};
+    uint64_t before = device_clock(), day_before = time_of_day();
+    for (int i = 0; i < 2; i++) {
+        CHECK(receive(b, 20 + i, 64) == 0);
+        CHECK(post(a, i, IBV_WR_SEND, all_of(a, 8), 0, 0, 0) == 0);
+    }
+    int done;
+    while ((done = ibv_start_poll(ex, &attr)) == ENOENT)
+        ;
+    CHECK(done == 0 && ex->wr_id == 20);
+    uint64_t first = ibv_wc_read_completion_ts(ex);
+    uint64_t day_first = ibv_wc_read_completion_wallclock_ns(ex);
+    CHECK(before <= first && first <= device_clock());
+    /* Two clocks are read one behind the other: this one may have been set meanwhile by little. */
+    CHECK(day_before < day_first + 1000000 && day_first < time_of_day() + 1000000);
+    while ((done = ibv_next_poll(ex)) == ENOENT)
+        ;
+    CHECK(done == 0 && ex->wr_id == 21);
+    uint64_t second = ibv_wc_read_completion_ts(ex);
+    CHECK(first <= second);
+    ibv_end_poll(ex);
+    /* The queue pair ends, and flushes its receive now. The time is that, though nobody looks until later. */
+    CHECK(receive(b, 22, 64) == 0);
+    struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+    before = device_clock();
+    CHECK(ibv_modify_qp(b.qp, &error, IBV_QP_STATE) == 0);
+    uint64_t behind = device_clock();
+    CHECK(ibv_start_poll(ex, &attr) == 0 && ex->wr_id == 22);
+    CHECK(ex->status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(before <= ibv_wc_read_completion_ts(ex) && ibv_wc_read_completion_ts(ex) <= behind);
+    ibv_end_poll(ex);
     drop(a);
     drop(b);
     close_device();
@@ -830,7 +897,9 @@ int main(int count, char **words) {
         CASE(v92_remote_access_errors), CASE(v92_local_errors), CASE(v97_a_region_has_a_name), CASE(v77_v94_no_listener),
         CASE(v66_v76_either_side_may_come_first), CASE(v79_v68_again_with_the_same_numbers),
         CASE(v98_v100_completion_events), CASE(v91_requests_are_built_and_posted_together),
-        CASE(v56_extended_completion_queues), CASE(v59_v60_shared_receive_queues),
+        CASE(v56_extended_completion_queues),
+        CASE(v174_completions_have_the_times_at_which_they_came),
+        CASE(v59_v60_shared_receive_queues),
         CASE(v81_v90_v152_requests_that_cannot_be_done),
         CASE(v78_a_queue_pair_is_its_own_peer), CASE(v35_everything_can_be_destroyed_at_once), CASE(v145_v146_a_forked_child),
         CASE(v38_a_device_is_closed_with_objects_left),

@@ -79,7 +79,10 @@ impl Cq {
     }
 
     #[inline]
-    fn push(&self, queue: &mut CompletionQueue, completion: Completion) {
+    fn push(&self, queue: &mut CompletionQueue, mut completion: Completion) {
+        if queue.keeps_times() {
+            completion.at = sys::now();
+        }
         if queue.push(completion) == Err(Status::QueueOverrun) {
             self.overrun.store(true, Ordering::Release);
         }

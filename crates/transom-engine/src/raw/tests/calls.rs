@@ -10,7 +10,7 @@ use transom_memory::{Rights, Segment};
 use super::harness::*;
 use super::waiters::occupied;
 use crate::driver::Notifications;
-use crate::raw::{FastRegistration, Options, Path, QueuePairOptions, Sink};
+use crate::raw::{FastRegistration, Options, Path, QueuePairOptions, Sink, Time, now};
 use crate::tables::ConnectorState;
 use crate::{
     Completion, CompletionKind, Data, Flags, NotifyKind, Operation, QueuePairState, Request, Status,
@@ -23,6 +23,20 @@ fn the_path_is_the_one_that_this_run_is_about() {
     for end in [&active, &passive] {
         assert_eq!(end.connector.info().unwrap().path, transom_testing::paths::of_this_run());
     }
+}
+
+/// Verbs V174.
+#[test]
+fn a_queue_that_keeps_times_says_when_each_completion_came() {
+    let (active, passive) = pair();
+    passive.cq.keep_times();
+    let buffer = passive.buffer(8);
+    passive.qp.post_receive(2, &[buffer.all()]).unwrap();
+    let before = now();
+    active.post(Operation::Send, &[active.buffer(8).all()]);
+    let came = passive.expect(CompletionKind::Receive).at;
+    assert!(before <= came && came <= now(), "{before:?} {came:?}");
+    assert_eq!(active.expect(CompletionKind::Send).at, Time::default(), "a queue that keeps none");
 }
 
 /// Design rule 12: sinks are called with no lock held, so they may call anything.
