@@ -22,6 +22,8 @@ mod forks;
 #[cfg(not(windows))]
 mod guesses;
 #[cfg(not(windows))]
+mod ledger;
+#[cfg(not(windows))]
 mod plain_peers;
 #[cfg(not(windows))]
 mod processes;
