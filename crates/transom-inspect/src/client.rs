@@ -513,6 +513,11 @@ mod tests {
     /// An answer of one window, as a process of this number says it.
     fn said(pid: u32, name: &str) -> Stream {
         let (ours, mut theirs) = Stream::pair().unwrap();
+        theirs.write_all(text_of(pid, name).as_bytes()).unwrap();
+        ours
+    }
+
+    fn text_of(pid: u32, name: &str) -> String {
         let process = Process { version: VERSION, pid, adapters: 1, ..Process::default() };
         let window = Window { adapter: u64::MAX, name: name.to_owned(), ..Window::default() };
         let records = [
@@ -520,9 +525,7 @@ mod tests {
             Record::Window(window),
             Record::End(crate::End { records: 2 }),
         ];
-        let text: String = records.iter().map(Record::line).collect();
-        theirs.write_all(text.as_bytes()).unwrap();
-        ours
+        records.iter().map(Record::line).collect()
     }
 
     /// However many sockets a process has, its answers have one limit.
@@ -539,6 +542,18 @@ mod tests {
         all.end();
         assert_eq!((all.process.adapters, all.records.len()), (3, 1 + 3 + 1));
         assert_eq!(all.text.lines().count(), all.records.len());
+    }
+
+    #[test]
+    fn the_bytes_of_all_answers_of_a_process_are_bounded_together() {
+        let one = text_of(7, "").len() as u64;
+        for answers in 1..3 {
+            let mut room = Limits { bytes: answers * one, records: 9, time: FOREVER }.begin();
+            for number in 1..=answers {
+                answer(said(7, ""), 7, &mut room).unwrap_or_else(|why| panic!("{number}: {why}"));
+            }
+            assert!(matches!(answer(said(7, ""), 7, &mut room), Err(AskError::TooLong)));
+        }
     }
 
     /// A process answers for itself alone: whoever asks for it sees its number.

@@ -98,6 +98,7 @@ mod tests {
         let connect = || TcpStream::connect(plain.local_addr().unwrap()).unwrap();
         let (mut other, mut own) = (connect(), connect());
         let mut accepted = accept_from(&plain, own.local_addr().unwrap().port()).unwrap();
+        assert_eq!(accepted.peer_addr().unwrap(), own.local_addr().unwrap());
         accepted.write_all(b"x").unwrap();
         own.read_exact(&mut [0]).unwrap();
         assert_eq!(other.read(&mut [0]).unwrap(), 0, "it is closed");

@@ -147,3 +147,35 @@ fn what_has_come_behind_a_send_that_waited_goes_on_though_nothing_new_comes() {
         });
     }
 }
+
+/// A thread that waits for completions uses no processor until there is one.
+#[test]
+#[cfg(not(windows))]
+fn a_thread_that_waits_sleeps() {
+    for path in [Path::Auto, Path::Tcp] {
+        let (active, passive) = pair_with(&Options { path, ..Options::from_env() });
+        let buffer = passive.buffer(8);
+        passive.qp.post_receive(1, &[buffer.all()]).unwrap();
+        std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let cq = &passive.cq;
+            let waits = scope.spawn(move || {
+                tell.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                cq.wait(Some(PATIENCE))
+            });
+            let thread = std::path::Path::new("/proc").join(told.recv_timeout(PATIENCE).unwrap());
+            // Nanoseconds on a processor, and the rest of the line, which changes with it.
+            let used = || std::fs::read_to_string(thread.join("schedstat")).unwrap();
+            let sleeps = || {
+                let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+                stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+            };
+            until("the thread sleeps", || {
+                let before = used();
+                (0..20).all(|_| sleeps()) && used() == before
+            });
+            active.post(Operation::Send, &[active.buffer(8).all()]);
+            assert_eq!(waits.join().unwrap(), Ok(true));
+        });
+    }
+}
