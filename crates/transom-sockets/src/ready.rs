@@ -57,9 +57,23 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     let answered = u64::from(gone) | u64::from(socket.was_refused()) << 1;
     let ends = u64::from(incoming.finished) | answered << 1 | shutdowns << 3;
     let output = session.times_full() << 1 | u64::from(gone);
+    Ready { events, input: input(session, 0), ends, output }
+}
+
+/// The number of [`Ready::input`]: bytes that have ever come, by both roads. `in_tcp`: those that lie in the TCP
+/// connection, and are the program's.
+pub(crate) fn input(session: &Session<'_>, in_tcp: u64) -> u64 {
+    let came = session.taken_from_tcp().wrapping_add(in_tcp).wrapping_add(session.head_in());
     // Another mark wakes as bytes do, if it is reached.
-    let marks = u64::from(session.end().low_waters.load(Ordering::Relaxed));
-    Ready { events, input: session.head_in() ^ marks << 48, ends, output }
+    came ^ u64::from(session.end().low_waters.load(Ordering::Relaxed)) << 48
+}
+
+/// Bytes of the program that lie in the TCP connection.
+pub(crate) fn in_tcp(session: &Session<'_>, fd: c_int) -> u64 {
+    match session.road_in() {
+        Ok(Road::Tcp(left)) => sys::unread(fd).min(left.unwrap_or(u64::MAX)),
+        _ => 0,
+    }
 }
 
 /// A socket's readiness as far as its rings have it. `None`: the kernel says

@@ -330,6 +330,21 @@ def polling_a_set():
     return n, answer()
 
 @scenario
+def an_edge_while_bytes_that_came_over_tcp_are_unread():
+    """Each arrival is one edge, by whichever road it comes, and no other call tells of it again."""
+    out = []
+    def sends(c, s, data=b"x"): n = unread(s) + len(data); c.sendall(data); return until(lambda: unread(s) == n)
+    def in_child(c, s): n = unread(s) + 1; return reap(child(c.sendall, b"x")), until(lambda: unread(s) == n)
+    for events in (IN | EDGE, IN | OUT | EDGE, OUT | EDGE, IN | OUT | RDHUP | EDGE):
+        c, s = between(); e = made(); out.append(control(e, ADD, s.fileno(), events))
+        # 999 bytes over TCP, and 50 in the ring.
+        for step in (lambda: 0, lambda: sends(c, s), lambda: sends(c, s), lambda: in_child(c, s), lambda: sends(s, c), lambda: len(s.recv(998)), lambda: sends(c, s),
+                     lambda: len(s.recv(1)), lambda: sends(c, s), lambda: len(s.recv(20)), lambda: sends(c, s), lambda: len(s.recv(9999)), lambda: sends(c, s),
+                     lambda: (c.shutdown(socket.SHUT_WR), until(lambda: "RDHUP" in polled(s)))):
+            out.append((step(), [v for v, _ in wait(e, ms=0)], wait(e, ms=0)))
+    return out
+
+@scenario
 def events_at_a_wrong_address():
     out = []
     for edge in (0, EDGE):

@@ -718,6 +718,13 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Bytes of the other side that were taken from the TCP connection.
+    #[must_use]
+    #[inline]
+    pub fn taken_from_tcp(&self) -> u64 {
+        self.incoming().receiving.0.by_tcp.load(Ordering::Relaxed)
+    }
+
     /// Bytes that were ever written into the rings of the other side.
     #[must_use]
     pub fn head_in(&self) -> u64 {

@@ -370,15 +370,18 @@ impl Slots {
     /// Events that the kernel does not know of a socket whose bytes come over TCP still, if its entry waits for that.
     fn besides(&self, at: u32, session: &Session<'_>) -> Option<Ready> {
         let slot = &self.slots[at as usize];
-        let mut found = ready::besides(session);
-        if found.events & (slot.interest.wanted() | interest::HUP) == 0 {
+        let (mut found, wanted) = (ready::besides(session), slot.interest.wanted());
+        // Bytes that come through the ring are an edge, whatever lies before them.
+        let behind = wanted & interest::EDGE != 0 && session.head_in() > 0;
+        if found.events & (wanted | interest::HUP) == 0 && !behind {
             return None;
         }
         // An event has all that holds (epoll_ctl(2)), what the kernel knows of included.
-        let unread = stream::unread(session, slot.fd);
-        if unread.unwrap_or_else(|| sys::unread(slot.fd)) > 0 {
+        let in_tcp = ready::in_tcp(session, slot.fd);
+        if in_tcp > 0 {
             found.events |= interest::IN | interest::RDNORM;
         }
+        found.input = ready::input(session, in_tcp);
         Some(found)
     }
 
@@ -573,11 +576,17 @@ impl Slots {
             }
             if events != 0 {
                 let more = ready::besides(&session);
-                let all = Ready { events: events | more.events, ..more };
-                events = self.slots[at as usize].interest.report_anyway(&all);
+                let input = ready::input(&session, ready::in_tcp(&session, fd));
+                let all = Ready { events: events | more.events, input, ..more };
+                let interest = &mut self.slots[at as usize].interest;
+                // Of bytes there may be a doorbell, when they were reported already. Of the rest the kernel alone knows.
+                let of_bytes = interest::IN | interest::RDNORM | room;
+                let anyway = known & !of_bytes != 0 || events & room != 0;
+                events = if anyway { interest.report_anyway(&all) } else { interest.report(&all) };
             }
             let once = events != 0 && wanted & interest::ONESHOT != 0;
-            if rooms || once {
+            // By edge, what the kernel says of room is passed over, and a new entry would be told of everything again.
+            if rooms && wanted & interest::EDGE == 0 || once {
                 let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
             }
             events
