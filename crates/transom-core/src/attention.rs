@@ -1,14 +1,22 @@
 //! The reasons why a connection and its link need more than the quick steps, in one word.
+//!
+//! A new state gets a bit. Below [`OF_STEPS`](Attention::OF_STEPS)'s end it also keeps a pass from starting
+//! messages of one frame ([`Connection::transmit`](crate::Connection::transmit)); bits behind that only send the
+//! link's threads to a pass. Three more places have to know a state in which no request may start:
+//! `Connection::wants_write`, because work that does not get on keeps a polling thread from resting;
+//! `Connection::set_execution`, which sets the bits of a new connection; and `Execution::bind_now`, which asks for
+//! nothing but an open connection.
 
 use crate::QueuePairKind;
 
 /// A bit for each reason. The code that causes such a state sets its bit, and the code that ends the state clears
-/// it; a driver computes its own bits behind each pass. At 0 a message of one frame needs nothing but to be judged,
-/// copied and counted.
+/// it; those of the driver are computed anew behind each pass. At 0 a message of one frame needs nothing but to be
+/// judged, copied and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention(u32);
 
-/// Proof that nothing was unusual when it was asked: the quick steps demand it.
+/// Proof that nothing was unusual when it was asked. The steps that start messages demand it; those that receive ask
+/// for it and go on, because what they meet on the way changes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Quiet(());
 

@@ -307,22 +307,15 @@ impl Execution {
     pub(crate) fn owed_kind(&self, kind: Option<transom_wire::Operation>) -> Option<u64> {
         use transom_wire::Operation as Wire;
         let kind = kind?;
+        let is_blamed = |operation: Operation| match kind {
+            Wire::Invalidate => matches!(operation, Operation::SendWithInvalidate { .. }),
+            Wire::Send | Wire::Write | Wire::Read | Wire::Atomic => {
+                operation.on_wire() == Some(kind)
+            }
+        };
         (self.owed()?..self.next.min(self.requests.end())).find(|sequence| {
-            self.requests.get(*sequence).is_some_and(|slot| {
-                !self.finished(slot)
-                    && match slot.operation {
-                        Operation::Read { .. } => kind == Wire::Read,
-                        Operation::Atomic { .. } => kind == Wire::Atomic,
-                        Operation::Write { .. } | Operation::WriteWithImmediate { .. } => {
-                            kind == Wire::Write
-                        }
-                        Operation::Send | Operation::SendWithImmediate { .. } => kind == Wire::Send,
-                        Operation::SendWithInvalidate { .. } => {
-                            matches!(kind, Wire::Send | Wire::Invalidate)
-                        }
-                        _ => false,
-                    }
-            })
+            let slot = self.requests.get(*sequence);
+            slot.is_some_and(|slot| !self.finished(slot) && is_blamed(slot.operation))
         })
     }
 

@@ -260,7 +260,9 @@ impl Pair {
             Operation::Atomic { .. } if length == 8 => {}
             Operation::Atomic { .. } => return Err(Status::InvalidRequest),
             Operation::Unsupported { status } if !status.is_success() => {}
-            _ => return Err(Status::NotSupported),
+            Operation::Unsupported { .. } | Operation::Receive => {
+                return Err(Status::NotSupported);
+            }
         }
         let registers = matches!(request.operation, Operation::FastRegister { .. });
         if registers != matches!(data, Data::Memory(_)) {

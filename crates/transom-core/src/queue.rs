@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use transom_memory::Segment;
+use transom_wire::{Immediate, Message};
 
 use crate::{Data, Flags, Operation, Sge, Status};
 
@@ -22,6 +23,9 @@ pub(crate) enum Progress {
     /// The outcome is known: see [`Slot::status`].
     Done,
 }
+
+/// The wire's name for the sink of a Read of ours. The peer only echoes it.
+const SINK: u32 = 1;
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +61,39 @@ impl Slot {
     /// The request's scatter/gather entry, if the request has exactly one and is not inline.
     pub(crate) fn only(&self) -> Option<Sge> {
         (!self.inline && self.entries == 1).then_some(self.one)
+    }
+
+    /// The message that it makes, if it makes one.
+    pub(crate) fn message(&self) -> Option<Message> {
+        let length = u32::try_from(self.length).ok()?;
+        let solicited = self.flags.contains(Flags::SOLICIT);
+        let verdict = !self.flags.contains(Flags::SILENT_SUCCESS);
+        let send =
+            |invalidate, immediate| Message::Send { length, solicited, invalidate, immediate };
+        Some(match self.operation {
+            Operation::Write { token, address } => {
+                Message::Write { token, address, length, verdict, immediate: None }
+            }
+            Operation::WriteWithImmediate { token, address, immediate: value } => {
+                let immediate = Some(Immediate { value, solicited });
+                Message::Write { token, address, length, verdict, immediate }
+            }
+            Operation::Send => send(None, None),
+            Operation::SendWithImmediate { immediate } => send(None, Some(immediate)),
+            Operation::SendWithInvalidate { token } => send(Some(token), None),
+            Operation::Read { token, address } => {
+                Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
+            }
+            Operation::Atomic { token, address, change: operation } => {
+                Message::Atomic { token, address, operation }
+            }
+            Operation::Bind { .. }
+            | Operation::BindStanding { .. }
+            | Operation::Invalidate { .. }
+            | Operation::FastRegister { .. }
+            | Operation::Unsupported { .. }
+            | Operation::Receive => return None,
+        })
     }
 }
 

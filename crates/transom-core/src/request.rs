@@ -1,7 +1,7 @@
 //! Requests that programs post, and their completions.
 
 use transom_memory::{QueuePairId, Rights, Segment, Token};
-use transom_wire::{Atomic, Time};
+use transom_wire::{Atomic, Operation as WireOperation, Time};
 
 use crate::Status;
 
@@ -133,14 +133,42 @@ impl Operation {
     /// Whether it moves bytes of a scatter/gather list.
     #[must_use]
     pub const fn has_data(&self) -> bool {
-        !matches!(
-            self,
+        match self {
+            Operation::Send
+            | Operation::SendWithInvalidate { .. }
+            | Operation::SendWithImmediate { .. }
+            | Operation::Write { .. }
+            | Operation::WriteWithImmediate { .. }
+            | Operation::Read { .. }
+            | Operation::Atomic { .. }
+            | Operation::Receive => true,
             Operation::Bind { .. }
-                | Operation::BindStanding { .. }
-                | Operation::Invalidate { .. }
-                | Operation::FastRegister { .. }
-                | Operation::Unsupported { .. }
-        )
+            | Operation::BindStanding { .. }
+            | Operation::Invalidate { .. }
+            | Operation::FastRegister { .. }
+            | Operation::Unsupported { .. } => false,
+        }
+    }
+
+    /// The kind of its message, as refusals name it; `None`: it makes none.
+    #[must_use]
+    pub(crate) const fn on_wire(&self) -> Option<WireOperation> {
+        match self {
+            Operation::Send
+            | Operation::SendWithInvalidate { .. }
+            | Operation::SendWithImmediate { .. } => Some(WireOperation::Send),
+            Operation::Write { .. } | Operation::WriteWithImmediate { .. } => {
+                Some(WireOperation::Write)
+            }
+            Operation::Read { .. } => Some(WireOperation::Read),
+            Operation::Atomic { .. } => Some(WireOperation::Atomic),
+            Operation::Bind { .. }
+            | Operation::BindStanding { .. }
+            | Operation::Invalidate { .. }
+            | Operation::FastRegister { .. }
+            | Operation::Unsupported { .. }
+            | Operation::Receive => None,
+        }
     }
 }
 
@@ -179,7 +207,7 @@ pub struct Request {
     pub context: u64,
     /// The operation.
     pub operation: Operation,
-    /// How.
+    /// Whether it completes, when it starts, and what its peer is told.
     pub flags: Flags,
 }
 
@@ -261,15 +289,16 @@ pub struct Completion {
     /// Bytes received, or written by the message that consumed it, for receives; bytes asked for
     /// otherwise.
     pub length: u32,
-    /// See `flags`.
+    /// The token or the immediate data that a flag says is here.
     pub value: u32,
     /// Which members count.
     pub flags: CompletionFlags,
-    /// See `flags`.
+    /// The sender of a datagram.
     pub source: QueuePairId,
     /// Names the record that explains a failure ([`DenialLog`](crate::DenialLog)); 0 = none.
     pub denial: u64,
-    /// The place that is free when this is retrieved, and those before it, in the queue of the next member.
+    /// The number of the place in its queue ([`member`](Completion::member)) that is free once this is retrieved,
+    /// and all places before it.
     pub place: u32,
     /// The queue of requests or receives, as the completion queue numbers those that complete in it
     /// ([`CompletionQueue::bind`](crate::CompletionQueue::bind)); 0 = none.
@@ -323,7 +352,7 @@ impl Operation {
                 CompletionKind::CompareSwap
             }
             Operation::Atomic { change: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
-            _ => CompletionKind::Other,
+            Operation::Unsupported { .. } => CompletionKind::Other,
         }
     }
 }

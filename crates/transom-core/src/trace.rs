@@ -24,11 +24,11 @@ pub struct TraceEvent {
 pub enum What {
     /// A message of ours began.
     Begun {
-        /// Which.
+        /// The message's number.
         id: MessageId,
-        /// The frame's kind.
+        /// The message's kind.
         operation: Operation,
-        /// The frame's bytes.
+        /// Bytes of its payload.
         length: u32,
     },
     /// A frame of ours was handed to the link.
@@ -61,7 +61,7 @@ pub enum What {
     Completed {
         /// The kind of the request or receive.
         kind: CompletionKind,
-        /// How.
+        /// How it has ended.
         status: Status,
         /// Bytes.
         length: u32,
@@ -75,7 +75,7 @@ pub enum What {
     Established,
     /// The connection has ended.
     Ended {
-        /// Why.
+        /// Why it has ended.
         reason: EndReason,
     },
 }

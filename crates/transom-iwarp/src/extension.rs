@@ -167,32 +167,43 @@ impl Refused<'_> {
     /// The header; the text follows.
     #[must_use]
     pub fn header(&self) -> Header {
-        let ulp = code(&Operation::ALL, &self.operation) << 24
-            | code(&RefusalClass::ALL, &self.class) << 16;
+        let ulp =
+            u32::from(self.operation.number()) << 24 | code(&RefusalClass::ALL, &self.class) << 16;
         header(REFUSAL_QUEUE, self.last, ulp, self.number, self.offset)
     }
 }
 
+/// Why a frame of the experimental opcode is none of the extension's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// The extension has no such queue.
+    Queue,
+    /// The queue takes no such frame.
+    Malformed,
+}
+
 impl<'b> Extra<'b> {
-    /// Reads a frame of the experimental opcode. `Err(true)`: no such queue; `Err(false)`:
-    /// malformed.
+    /// Reads a frame of the experimental opcode.
     ///
     /// # Errors
-    /// `true` if the queue is none of the extension's, `false` if the frame is malformed.
-    pub fn parse(target: Target, last: bool, payload: &'b [u8]) -> Result<Extra<'b>, bool> {
-        let Target::Untagged { ulp, queue, number, offset } = target else { return Err(false) };
+    /// Why it is none of the extension's.
+    pub fn parse(target: Target, last: bool, payload: &'b [u8]) -> Result<Extra<'b>, Unread> {
+        let Target::Untagged { ulp, queue, number, offset } = target else {
+            return Err(Unread::Malformed);
+        };
         match queue {
             ACK_QUEUE if last && payload.is_empty() => {
                 Ok(Extra::Ack(Ack::parse(ulp, number, offset)))
             }
             ANNOUNCE_QUEUE if last => {
-                let address = u64::from_be_bytes(payload.try_into().map_err(|_| false)?);
+                let address =
+                    u64::from_be_bytes(payload.try_into().map_err(|_| Unread::Malformed)?);
                 Ok(Extra::Announce(Announce { token: ulp, address, length: offset }))
             }
             REFUSAL_QUEUE if payload.len() <= EXPLANATION => {
                 let [operation, class, ..] = ulp.to_be_bytes();
-                let operation = *Operation::ALL.get(usize::from(operation)).ok_or(false)?;
-                let class = *RefusalClass::ALL.get(usize::from(class)).ok_or(false)?;
+                let operation = Operation::from_number(operation).ok_or(Unread::Malformed)?;
+                let class = *RefusalClass::ALL.get(usize::from(class)).ok_or(Unread::Malformed)?;
                 Ok(Extra::Refusal(Refused {
                     operation,
                     class,
@@ -207,9 +218,9 @@ impl<'b> Extra<'b> {
             }
             TARGET_QUEUE if last && payload.is_empty() => Ok(Extra::Target(ulp)),
             ACK_QUEUE | ANNOUNCE_QUEUE | REFUSAL_QUEUE | IMMEDIATE_QUEUE | TARGET_QUEUE => {
-                Err(false)
+                Err(Unread::Malformed)
             }
-            _ => Err(true),
+            _ => Err(Unread::Queue),
         }
     }
 }
@@ -226,6 +237,6 @@ mod tests {
         assert!(
             matches!(longest, Ok(Extra::Refusal(refused)) if refused.text.len() == EXPLANATION)
         );
-        assert_eq!(Extra::parse(target, true, &text).err(), Some(false));
+        assert_eq!(Extra::parse(target, true, &text).err(), Some(Unread::Malformed));
     }
 }

@@ -395,8 +395,8 @@ impl<A: Area> Duplex<A> {
         self.publish_any(words, body)
     }
 
-    /// Whether a frame is one whose target is the other side's to copy to, so that its payload may stay in
-    /// a region.
+    /// Whether a frame's payload may stay in a shared region, from which the other side copies it to its target:
+    /// that of a Write or a Send.
     #[must_use]
     #[inline]
     pub fn may_lend(header: &[u8]) -> bool {

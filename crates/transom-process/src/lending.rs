@@ -89,20 +89,28 @@ impl<R> Default for Lendings<R> {
     }
 }
 
+/// Why bytes lie in no region that the peer has mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotLent {
+    /// In none that the peer was handed.
+    NotHanded,
+    /// In one that the peer was handed and has not mapped, or could not.
+    NotMapped,
+}
+
 impl<R: Lendable> Lendings<R> {
     /// The place of these bytes in a region that the peer has mapped. `verdict`: the peer's last one.
-    /// `Err(true)`: they lie in no region that the peer was handed.
     ///
     /// # Errors
     /// The bytes go through the ring.
-    pub fn find(&mut self, address: u64, length: u64, verdict: u64) -> Result<Lent, bool> {
+    pub fn find(&mut self, address: u64, length: u64, verdict: u64) -> Result<Lent, NotLent> {
         self.learn(verdict);
         let found =
             |one: &Lending<R>| Some((one.number, one.fate, one.region.offset_of(address, length)?));
         match self.regions.iter().find_map(found) {
             Some((number, Fate::Mapped, offset)) => Ok(Lent { number, offset }),
-            Some(_) => Err(false),
-            None => Err(true),
+            Some(_) => Err(NotLent::NotMapped),
+            None => Err(NotLent::NotHanded),
         }
     }
 
@@ -332,21 +340,29 @@ mod tests {
     fn a_region_is_named_once_the_peer_has_mapped_it_and_until_it_is_dropped() {
         let mut lendings = Lendings::default();
         let region = Plain::new(0x1000, 8192);
-        assert_eq!(lendings.find(0x1000, 1, 0), Err(true), "not handed over");
+        assert_eq!(lendings.find(0x1000, 1, 0), Err(NotLent::NotHanded), "not handed over");
         assert!(lendings.has_place(0));
         assert_eq!(lendings.handed_over(region.clone()), 1);
         assert!(!lendings.has_place(0), "one question at a time");
-        assert_eq!(lendings.find(0x1000, 1, 0), Err(false), "not answered");
-        assert_eq!(lendings.find(0x1000, 1, verdict(2, true)), Err(false), "another one's answer");
+        assert_eq!(lendings.find(0x1000, 1, 0), Err(NotLent::NotMapped), "not answered");
+        assert_eq!(
+            lendings.find(0x1000, 1, verdict(2, true)),
+            Err(NotLent::NotMapped),
+            "another one's answer"
+        );
         assert_eq!(lendings.mapped().count(), 0);
         let found = lendings.find(0x1008, 8184, verdict(1, true));
         assert_eq!(found, Ok(Lent { number: 1, offset: 8 }));
-        assert_eq!(lendings.find(0x1008, 8185, verdict(1, true)), Err(true), "not inside");
-        assert_eq!(lendings.find(0xFFF, 8, verdict(1, true)), Err(true));
+        assert_eq!(
+            lendings.find(0x1008, 8185, verdict(1, true)),
+            Err(NotLent::NotHanded),
+            "not inside"
+        );
+        assert_eq!(lendings.find(0xFFF, 8, verdict(1, true)), Err(NotLent::NotHanded));
         assert_eq!(lendings.mapped().count(), 1);
         region.2.set(true);
         assert_eq!(lendings.mapped().count(), 0);
-        assert_eq!(lendings.find(0x1008, 8, verdict(1, true)), Err(true), "dropped");
+        assert_eq!(lendings.find(0x1008, 8, verdict(1, true)), Err(NotLent::NotHanded), "dropped");
     }
 
     #[test]
@@ -388,8 +404,12 @@ mod tests {
     fn a_refused_region_is_never_named_and_places_are_bounded() {
         let mut lendings = Lendings::default();
         assert_eq!(lendings.handed_over(Plain::new(0, 4096)), 1);
-        assert_eq!(lendings.find(0, 8, verdict(1, false)), Err(false));
-        assert_eq!(lendings.find(0, 8, verdict(1, true)), Err(false), "a verdict is final");
+        assert_eq!(lendings.find(0, 8, verdict(1, false)), Err(NotLent::NotMapped));
+        assert_eq!(
+            lendings.find(0, 8, verdict(1, true)),
+            Err(NotLent::NotMapped),
+            "a verdict is final"
+        );
         let last = (2..=MAPS as u32).map(|number| {
             assert!(lendings.has_place(verdict(number - 1, true)));
             let region = Plain::new(u64::from(number) << 20, 4096);

@@ -113,6 +113,28 @@ impl Kind {
         matches!(self, Kind::Write | Kind::Send | Kind::Answer)
     }
 
+    /// Whether the message of such a record ends when it has been executed and counted; any other is executed as
+    /// soon as it has been read, or ends with its answer.
+    #[must_use]
+    #[inline]
+    pub fn is_counted(self) -> bool {
+        match self {
+            Kind::Write | Kind::Send => true,
+            Kind::Request
+            | Kind::Reply
+            | Kind::Reject
+            | Kind::Ready
+            | Kind::Announce
+            | Kind::Read
+            | Kind::Answer
+            | Kind::Refuse
+            | Kind::Ack
+            | Kind::Atomic
+            | Kind::AtomicAnswer
+            | Kind::Target => false,
+        }
+    }
+
     /// The most payload behind such a record.
     #[must_use]
     #[inline]
@@ -184,15 +206,16 @@ pub fn read_front_detail(detail: u16) -> Option<u8> {
 pub struct Header {
     /// The record's kind.
     pub kind: Kind,
-    /// See the constants.
+    /// [`LAST`], [`SOLICITED`] and the constants behind them.
     pub flags: u8,
-    /// The reason of a refusal ([`detail`]).
+    /// By kind: the reason of a refusal ([`detail`]), the change of an atomic ([`operands`]), the byte of a front
+    /// ([`front_detail`]).
     pub detail: u16,
     /// The acknowledgement that rides along.
     pub ack: u64,
-    /// By kind.
+    /// Word 2, as the table at the top has it.
     pub address: u64,
-    /// By kind.
+    /// The lower half of word 3.
     pub token: u32,
     /// Bytes of payload, or asked for, or announced.
     pub length: u32,
@@ -247,7 +270,14 @@ impl Header {
             | Kind::Ack
             | Kind::AtomicAnswer
             | Kind::Target => 0,
-            _ => self.length as usize,
+            Kind::Request
+            | Kind::Reply
+            | Kind::Reject
+            | Kind::Write
+            | Kind::Send
+            | Kind::Answer
+            | Kind::Refuse
+            | Kind::Atomic => self.length as usize,
         }
     }
 
@@ -354,7 +384,7 @@ pub fn read_operands(detail: u16, payload: &[u8]) -> Option<Atomic> {
 #[must_use]
 pub fn detail(operation: Option<Operation>, class: Option<RefusalClass>) -> u16 {
     let of = |at: Option<usize>| at.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(0);
-    let operation = operation.and_then(|o| Operation::ALL.iter().position(|it| *it == o));
+    let operation = operation.map(|operation| usize::from(operation.number()));
     let class = class.and_then(|c| RefusalClass::ALL.iter().position(|it| *it == c));
     of(operation) | of(class) << 8
 }
@@ -362,10 +392,10 @@ pub fn detail(operation: Option<Operation>, class: Option<RefusalClass>) -> u16 
 /// Read the detail of a refusal.
 #[must_use]
 pub fn read_detail(detail: u16) -> (Option<Operation>, Option<RefusalClass>) {
-    let operation = usize::from(detail & 0xFF).checked_sub(1);
+    let operation = (detail as u8).checked_sub(1);
     let class = usize::from(detail >> 8).checked_sub(1);
     (
-        operation.and_then(|at| Operation::ALL.get(at)).copied(),
+        operation.and_then(Operation::from_number),
         class.and_then(|at| RefusalClass::ALL.get(at)).copied(),
     )
 }

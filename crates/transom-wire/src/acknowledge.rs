@@ -79,7 +79,7 @@ impl<const MASK: u32> Acknowledgements<MASK> {
         }
     }
 
-    /// The front half has so many receives posted in `total`.
+    /// Of receives, so many have been posted since the connection began.
     pub fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
         let total = (total & u64::from(MASK)) as u32;
         if total == self.posted && shared == self.shared {

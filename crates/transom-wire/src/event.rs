@@ -1,6 +1,6 @@
 //! Events that a wire reports to its engine.
 
-use crate::{Atomic, Bytes, Immediate, MessageId, PeerError, ReadLimits};
+use crate::{Atomic, Bytes, Immediate, MessageId, Operation, PeerError, ReadLimits};
 
 /// A step of [`Receiving::decode`](crate::Receiving::decode).
 #[derive(Debug, PartialEq, Eq)]
@@ -188,4 +188,29 @@ pub enum Event<'b> {
     /// The peer holds a Send for which it has no credit; give it one from the shared queue when
     /// there is one ([`Receiving::receives_posted`](crate::Receiving::receives_posted)).
     CreditWanted,
+}
+
+impl Event<'_> {
+    /// The operation that the peer asks for with it: to be judged, and refused where nothing may be asked.
+    #[must_use]
+    #[inline]
+    pub fn asks_for(&self) -> Option<Operation> {
+        match self {
+            Event::WriteAnnounced { .. } | Event::Write { .. } => Some(Operation::Write),
+            Event::Send { .. } => Some(Operation::Send),
+            Event::ReadRequest { .. } => Some(Operation::Read),
+            Event::Atomic { .. } => Some(Operation::Atomic),
+            Event::ConnectRequest { .. }
+            | Event::Accepted { .. }
+            | Event::Rejected { .. }
+            | Event::Established
+            | Event::Target { .. }
+            | Event::AtomicAnswer { .. }
+            | Event::ReadData { .. }
+            | Event::Done { .. }
+            | Event::PeerFailed { .. }
+            | Event::Resume
+            | Event::CreditWanted => None,
+        }
+    }
 }

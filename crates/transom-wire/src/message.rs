@@ -1,4 +1,18 @@
 //! Requests of one side to the other.
+//!
+//! A new message is a variant of [`Message`] and of `transom_core::Operation`, and the compiler names most of the
+//! places that have to know it. It does not name these:
+//!
+//! - an older peer must not get it: each wire says in its start-up what it takes ([`Facts::extension`](crate::Facts)),
+//!   so that the message needs a flag of its own, and [`Begin::Unknown`] where the peer has not set it;
+//! - who ends it: [`Message::is_counted`] and `Kind::is_counted` of `transom-process`; `count` of a frame in
+//!   `transom-iwarp` (`stream/messages.rs`). What is not counted needs an answer and a place among the Reads;
+//! - its frame: `transom-process` (`record.rs`; `around_message`, `message_frame` and `take` of the channel) and
+//!   `transom-iwarp` (`extension.rs` or `rdmap.rs`; `stream/outbound.rs`, and `stream/blame.rs` for a Terminate);
+//! - what the owner judges: [`Event::asks_for`](crate::Event::asks_for), and its arm in `transom_core`
+//!   (`connection/inbound.rs`);
+//! - the watchers: `transom-packets`, the simulator's model (`transom-sim`, `watch`), `transom-fuzz`, and the
+//!   fronts' tables of kinds of completions.
 
 use std::time::Duration;
 
@@ -22,7 +36,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them. Their order is the number that our own wires give them: new ones come last.
+    /// All of them, at the places of their [`number`](Operation::number)s.
     pub const ALL: [Operation; 5] = [
         Operation::Send,
         Operation::Write,
@@ -30,6 +44,24 @@ impl Operation {
         Operation::Invalidate,
         Operation::Atomic,
     ];
+
+    /// The number that wires of our own give it: a new one has the next.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Operation::Send => 0,
+            Operation::Write => 1,
+            Operation::Read => 2,
+            Operation::Invalidate => 3,
+            Operation::Atomic => 4,
+        }
+    }
+
+    /// The one of this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Operation> {
+        Operation::ALL.get(usize::from(number)).copied()
+    }
 }
 
 /// An operation on a word of the peer, which gives back what the word held before. A word is eight
@@ -88,7 +120,7 @@ pub enum Message {
     },
     /// Place bytes in the peer's memory.
     Write {
-        /// Token, address and payload bytes at the peer.
+        /// Names the memory at the peer.
         token: u32,
         /// First byte at the peer.
         address: u64,
@@ -132,7 +164,22 @@ impl Message {
     #[must_use]
     #[inline]
     pub fn needs_receive(&self) -> bool {
-        matches!(self, Message::Send { .. } | Message::Write { immediate: Some(_), .. })
+        match self {
+            Message::Send { .. } => true,
+            Message::Write { immediate, .. } => immediate.is_some(),
+            Message::Read { .. } | Message::Atomic { .. } => false,
+        }
+    }
+
+    /// Whether the peer counts it when it is executed, and the acknowledgement of that count ends it. Any other
+    /// message ends with its answer.
+    #[must_use]
+    #[inline]
+    pub fn is_counted(&self) -> bool {
+        match self {
+            Message::Send { .. } | Message::Write { .. } => true,
+            Message::Read { .. } | Message::Atomic { .. } => false,
+        }
     }
 
     /// The immediate data that it carries.
@@ -152,7 +199,11 @@ impl Message {
     #[must_use]
     #[inline]
     pub fn is_extended(&self) -> bool {
-        self.immediate().is_some() || matches!(self, Message::Atomic { .. })
+        match self {
+            Message::Send { .. } | Message::Write { .. } => self.immediate().is_some(),
+            Message::Read { .. } => false,
+            Message::Atomic { .. } => true,
+        }
     }
 
     /// Bytes of payload that it brings to the peer.

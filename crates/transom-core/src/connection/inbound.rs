@@ -294,15 +294,19 @@ impl Connection {
 
     fn handle(&mut self, cx: &mut Cx<'_>, event: Event<'_>) {
         let refusing = self.phase == ConnectionPhase::Refusing;
-        match event {
-            Event::ReadRequest { .. } | Event::Atomic { .. } if refusing => {
-                let _ = self.wire.decline(Operation::Read);
+        if let Some(operation) = event.asks_for() {
+            if refusing {
+                if matches!(operation, Operation::Read | Operation::Atomic) {
+                    let _ = self.wire.decline(Operation::Read);
+                }
+                return;
             }
-            Event::WriteAnnounced { .. }
-            | Event::Write { .. }
-            | Event::Send { .. }
-            | Event::Target { .. }
-                if refusing => {}
+            if !self.find_target(cx, operation) {
+                return;
+            }
+        }
+        match event {
+            Event::Target { .. } if refusing => {}
             Event::ConnectRequest { limits, private } => {
                 cx.effects.event(ConnectionEvent::Requested { limits, private: private.into() });
             }
@@ -321,11 +325,6 @@ impl Connection {
                 self.attention.set(Attention::CREDIT | Attention::CREDIT_ASKED);
             }
             Event::Target { number } => self.on_target(cx, number),
-            Event::WriteAnnounced { .. } | Event::Write { .. }
-                if !self.find_target(cx, Operation::Write) => {}
-            Event::Send { .. } if !self.find_target(cx, Operation::Send) => {}
-            Event::ReadRequest { .. } if !self.find_target(cx, Operation::Read) => {}
-            Event::Atomic { .. } if !self.find_target(cx, Operation::Atomic) => {}
             Event::WriteAnnounced { token, address, length } => {
                 self.used(cx);
                 let judged = self.remote(Purpose::RemoteWrite, length, |accessor| {

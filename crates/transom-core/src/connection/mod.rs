@@ -72,9 +72,9 @@ enum ConnectionPhase {
 enum ReceiveWait {
     /// No time: no request waits, or it may as long as it takes.
     None,
-    /// The wire's limit ends then.
+    /// Until this moment: the limit is the wire's.
     Until(Time),
-    /// That of its queue pair, counted from then.
+    /// As long as its queue pair says, from this moment on.
     Since(Time),
 }
 

@@ -2,8 +2,8 @@
 
 use transom_memory::{Purpose, Segment, queue_pair_admits};
 use transom_wire::{
-    Around, Begin, Carrier, Direct, Frame, Immediate, Message, MessageId,
-    Operation as WireOperation, Payload, Refusal, RefusalClass, Room, Waiting, Wire,
+    Around, Begin, Carrier, Direct, Frame, Message, MessageId, Payload, Refusal, RefusalClass,
+    Room, Waiting, Wire,
 };
 
 use super::ending::refusal_event;
@@ -18,9 +18,6 @@ use crate::{Cx, DenialCause, EndReason, Execution, Flags, Operation, QueuePairKi
 
 /// Credit that a peer is given in advance whose messages may find no receive.
 const IN_ADVANCE: u64 = 1 << 16;
-
-/// The wire's name for the sink of a Read of ours. The peer only echoes it.
-pub(super) const SINK: u32 = 1;
 
 const NO_IMMEDIATE: &str = "the peer has no immediate data: it is an iWARP adapter, was told to do without \
                             Transom's extension, or is a Transom of an earlier version";
@@ -233,28 +230,10 @@ impl Connection {
             self.fail_next(cx, Status::InvalidRequest, Some((slot.context, cause)));
             return false;
         }
-        let length = slot.length as u32;
-        let solicited = slot.flags.contains(Flags::SOLICIT);
-        let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
-        let send =
-            |invalidate, immediate| Message::Send { length, solicited, invalidate, immediate };
-        let message = match slot.operation {
-            Operation::Write { token, address } => {
-                Message::Write { token, address, length, verdict, immediate: None }
-            }
-            Operation::WriteWithImmediate { token, address, immediate: value } => {
-                let immediate = Some(Immediate { value, solicited });
-                Message::Write { token, address, length, verdict, immediate }
-            }
-            Operation::Read { token, address } => {
-                Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
-            }
-            Operation::Atomic { token, address, change: operation } => {
-                Message::Atomic { token, address, operation }
-            }
-            Operation::SendWithInvalidate { token } => send(Some(token), None),
-            Operation::SendWithImmediate { immediate } => send(None, Some(immediate)),
-            _ => send(None, None),
+        let Some(message) = slot.message() else {
+            let cause = DenialCause::Other(why_unsupported(Status::NotSupported));
+            self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
+            return false;
         };
         let id = MessageId(execution.next_message);
         if execution.kind == QueuePairKind::XrcSend && !self.wire.aim(slot.target) {
@@ -266,7 +245,8 @@ impl Connection {
             Begin::Unknown => {
                 let cause = DenialCause::Other(match message {
                     Message::Atomic { .. } => NO_ATOMICS,
-                    _ => NO_IMMEDIATE,
+                    Message::Send { .. } | Message::Write { .. } => NO_IMMEDIATE,
+                    Message::Read { .. } => why_unsupported(Status::NotSupported),
                 });
                 self.fail_next(cx, Status::NotSupported, Some((slot.context, cause)));
                 false
@@ -311,7 +291,7 @@ impl Connection {
                 execution.reads += u32::from(fetches);
                 execution.under_way = Some(execution.next);
                 execution.advance(Progress::Running);
-                let operation = message.operation();
+                let (operation, length) = (message.operation(), slot.length as u32);
                 self.trace(cx, What::Begun { id, operation, length });
                 true
             }
@@ -390,15 +370,10 @@ impl Connection {
         {
             execution.fail(sequence, Status::LocalAccess, denial);
         }
-        let operation = match operation {
-            Operation::Write { .. } | Operation::WriteWithImmediate { .. } => WireOperation::Write,
-            Operation::Read { .. } => WireOperation::Read,
-            Operation::Atomic { .. } => WireOperation::Atomic,
-            _ => WireOperation::Send,
-        };
-        let class = RefusalClass::Internal;
-        let explanation = None;
-        self.wire.abandon(cx.now, frame, &Refusal { operation, class, explanation });
+        if let Some(operation) = operation.on_wire() {
+            let refusal = Refusal { operation, class: RefusalClass::Internal, explanation: None };
+            self.wire.abandon(cx.now, frame, &refusal);
+        }
         self.end(cx, EndReason::RequestFailed, denial);
         torn
     }
@@ -434,7 +409,7 @@ impl Connection {
         let class = error.class();
         let denial = self.record(cx, None, error.cause(true));
         let text = self.explanation(cx, denial);
-        let operation = WireOperation::Read;
+        let operation = transom_wire::Operation::Read;
         let refusal = Refusal { operation, class, explanation: text.as_deref() };
         self.wire.abandon(cx.now, frame, &refusal);
         self.blame_own(None, operation, class, denial);

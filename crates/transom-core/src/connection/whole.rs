@@ -6,9 +6,8 @@
 //! the rest of a small message.
 
 use transom_memory::{Pass, Purpose};
-use transom_wire::{Around, Carrier, Immediate, Message, MessageId, Time};
+use transom_wire::{Around, Carrier, Message, MessageId, Time};
 
-use super::outbound::SINK;
 use super::{Connection, Quiet, ReceiveWait};
 use crate::copy::{AccessError, Accessor};
 use crate::queue::{Piece, Progress, Slot};
@@ -20,14 +19,14 @@ type Under<'a> = (&'a dyn HostMemory, Time);
 /// The fate of the next request.
 enum Next {
     Gone,
-    /// The next request is none of these, or there is none.
+    /// There is none, or it cannot go in one frame now.
     No,
     /// The request's own memory was refused; the request's context.
     Refused(u64, AccessError),
 }
 
 impl Connection {
-    /// Start what can go this way, until something cannot.
+    /// Start requests that go in one frame each, up to the first that cannot.
     pub(super) fn start_run<C: Carrier>(&mut self, _: Quiet, cx: &mut Cx<'_>, out: &mut C) {
         let owed = self.execution.as_ref().is_some_and(Execution::owes);
         let mut any = false;
@@ -55,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// The next request, if it is one of these.
+    /// Start the next request, if it can go in one frame now.
     #[inline(always)]
     fn whole<C: Carrier>(&mut self, pass: &mut Pass<'_>, under: Under<'_>, out: &mut C) -> Next {
         let Some(slot) = self.execution.as_ref().and_then(Execution::startable) else {
@@ -73,7 +72,7 @@ impl Connection {
         self.whole_other(pass, under, out)
     }
 
-    /// The next request, which is no plain Write, if it is one of these.
+    /// Start the next request, which is no plain Write, if it can go in one frame now.
     #[inline(never)]
     fn whole_other<C: Carrier>(
         &mut self,
@@ -81,7 +80,7 @@ impl Connection {
         under: Under<'_>,
         out: &mut C,
     ) -> Next {
-        match self.execution.as_ref().and_then(Execution::startable).and_then(message_of) {
+        match self.execution.as_ref().and_then(Execution::startable).and_then(Slot::message) {
             Some(message) => self.begin_whole(pass, under, &message, out),
             None => Next::No,
         }
@@ -188,29 +187,5 @@ fn gather<C: Carrier>(
     entries.try_for_each(|Sge { token, address, length }| {
         let piece = Piece { token, address, length: u64::from(length) };
         accessor.read((&mut *pass, host, now), piece, &mut room)
-    })
-}
-
-/// The message of a request that is no plain Write, if it may be one of these.
-fn message_of(slot: &Slot) -> Option<Message> {
-    let length = u32::try_from(slot.length).ok()?;
-    let solicited = slot.flags.contains(Flags::SOLICIT);
-    let send = |invalidate, immediate| Message::Send { length, solicited, invalidate, immediate };
-    Some(match slot.operation {
-        Operation::WriteWithImmediate { token, address, immediate: value } => {
-            let verdict = !slot.flags.contains(Flags::SILENT_SUCCESS);
-            let immediate = Some(Immediate { value, solicited });
-            Message::Write { token, address, length, verdict, immediate }
-        }
-        Operation::Send => send(None, None),
-        Operation::SendWithImmediate { immediate } => send(None, Some(immediate)),
-        Operation::SendWithInvalidate { token } => send(Some(token), None),
-        Operation::Read { token, address } => {
-            Message::Read { token, address, length, sink_token: SINK, sink_address: 0 }
-        }
-        Operation::Atomic { token, address, change: operation } => {
-            Message::Atomic { token, address, operation }
-        }
-        _ => return None,
     })
 }

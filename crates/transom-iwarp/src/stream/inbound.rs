@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use transom_wire::{Bytes, Decoded, Event, Glance, Immediate, Time, Violation};
+use transom_wire::{Bytes, Decoded, Event, Glance, Immediate, Violation};
 
 use super::{Phase, Stream};
 use crate::ddp::{self, Segment, Target};
-use crate::extension::{ACK_QUEUE, Ack, Announce, Extra};
+use crate::extension::{ACK_QUEUE, Ack, Announce, Extra, Unread};
 use crate::faults::Fault;
 use crate::fpdu::{self, Broken};
 use crate::rdmap::{self, ATOMIC_QUEUE, Opcode, READ_QUEUE, READ_REQUEST, ReadRequest, SEND_QUEUE};
@@ -100,7 +100,7 @@ impl Inbound {
     }
 }
 
-/// An is_unfinished message of the peer.
+/// The message of the peer's that has begun and is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Partial {
     None,
@@ -178,11 +178,7 @@ impl Offending {
 }
 
 impl Stream {
-    pub(super) fn on_frame<'b>(
-        &mut self,
-        now: Time,
-        bytes: &'b [u8],
-    ) -> Result<Decoded<'b>, Violation> {
+    pub(super) fn on_frame<'b>(&mut self, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         let verified = self.inbound.verified;
         let (ulpdu, consumed) = match verified {
             Some(length) => {
@@ -206,7 +202,7 @@ impl Stream {
         if self.handshake.phase() == Phase::WaitReady && !farewell {
             return self.first_frame(ulpdu, consumed);
         }
-        let taken = self.on_segment(now, ulpdu);
+        let taken = self.on_segment(ulpdu);
         (self.acquainted, self.nudge.at) = (true, None);
         match taken {
             Ok(event) => Ok(Decoded::of(consumed, event)),
@@ -301,7 +297,7 @@ impl Stream {
     }
 
     /// A DDP segment, whole and with its checksum verified.
-    fn on_segment<'b>(&mut self, now: Time, ulpdu: &'b [u8]) -> Result<Option<Event<'b>>, Found> {
+    fn on_segment<'b>(&mut self, ulpdu: &'b [u8]) -> Result<Option<Event<'b>>, Found> {
         let Some(segment) = Segment::parse(ulpdu) else {
             return Err((Fault::ShortFrame, format!("{} bytes of untagged segment", ulpdu.len())));
         };
@@ -335,9 +331,11 @@ impl Stream {
             (Opcode::Terminate, _) => Ok(self.on_terminate(&segment)),
             (Opcode::Experimental, target) if self.agreed.extension => {
                 match Extra::parse(target, segment.last, segment.payload) {
-                    Ok(extra) => self.on_extra(now, extra),
-                    Err(true) => Err(wrong_queue(opcode, target)),
-                    Err(false) => Err((Fault::Extension, "a malformed extension frame".into())),
+                    Ok(extra) => self.on_extra(extra),
+                    Err(Unread::Queue) => Err(wrong_queue(opcode, target)),
+                    Err(Unread::Malformed) => {
+                        Err((Fault::Extension, "a malformed extension frame".into()))
+                    }
                 }
             }
             (Opcode::ReadRequest, Target::Untagged { queue, number, offset, .. }) => {

@@ -3,7 +3,7 @@
 //! wrap around pass: the engine refuses them with all others, so that its record of them is the
 //! same over every wire.
 
-use transom_wire::{Event, MessageId, ReadSlot, Time};
+use transom_wire::{Event, MessageId, ReadSlot};
 
 use super::Stream;
 use super::inbound::{Answer, Asked, Found, Offending, Partial};
@@ -329,11 +329,7 @@ impl Stream {
         })
     }
 
-    pub(super) fn on_extra<'b>(
-        &mut self,
-        now: Time,
-        extra: Extra<'_>,
-    ) -> Result<Option<Event<'b>>, Found> {
+    pub(super) fn on_extra<'b>(&mut self, extra: Extra<'_>) -> Result<Option<Event<'b>>, Found> {
         match extra {
             Extra::Ack(ack) => {
                 self.on_ack(&ack).map(|done| done.map(|through| Event::Done { through }))
@@ -367,7 +363,6 @@ impl Stream {
                 Ok(Some(Event::Target { number }))
             }
             Extra::Refusal(refused) => {
-                let _ = now;
                 self.on_refusal(&refused)?;
                 Ok(None)
             }

@@ -94,7 +94,7 @@ const NUDGES: u32 = 5;
 /// Events that wait for `poll_event`.
 #[derive(Debug, Default)]
 struct Pending {
-    /// A stream to itself has agreed with itself.
+    /// Both sides of the connection are this stream, and start-up is over.
     accepted: bool,
     established: bool,
     done: Option<MessageId>,
@@ -313,7 +313,7 @@ impl Receiving for Stream {
             Phase::WaitRequest => self.on_request(bytes),
             Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(Decoded::NOTHING),
             Phase::Idle | Phase::Pending => Err(self.early(bytes)),
-            Phase::Accepted | Phase::WaitReady | Phase::Open => self.on_frame(now, bytes),
+            Phase::Accepted | Phase::WaitReady | Phase::Open => self.on_frame(bytes),
             Phase::Closing => Ok(Decoded::of(bytes.len(), None)),
         };
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();

@@ -33,11 +33,13 @@ pub(super) struct Outbound {
     pub(super) target_due: Option<u32>,
     /// The program's Sends and Writes that have gone out, settled ones first.
     pub(super) sent: VecDeque<Sent>,
-    /// How many messages have gone out before the first of `sent`, and how many are settled.
+    /// How many messages have gone out before the first of `sent`.
     pub(super) base: u64,
+    /// How many messages that have gone out are settled.
     pub(super) settled: u64,
-    /// Messages the peer vouches for, and the youngest that needs it (both: messages gone out).
+    /// How many messages that have gone out the peer vouches for.
     pub(super) vouched: u64,
+    /// The number of messages that had gone out with the youngest one whose verdict somebody waits for.
     pub(super) verdict_for: u64,
     pub(super) probing: bool,
     /// Reads and atomics under way, in order; the program's among them.

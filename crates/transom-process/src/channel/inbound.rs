@@ -256,7 +256,7 @@ impl Channel {
                 return Err(("start-up", format!("a {:?} after start-up", header.kind)));
             }
         };
-        let ends = matches!(header.kind, Kind::Write | Kind::Send) && header.has(record::LAST);
+        let ends = header.kind.is_counted() && header.has(record::LAST);
         if ends {
             self.inbound.held = Some(header.length);
         } else {

@@ -258,12 +258,12 @@ impl Channel {
                 Header { detail, token, address, length, ..Header::new(Kind::Atomic) }
             }
         };
-        // The operands of an atomic are no part of what ends with its record.
+        // An atomic's record has no last one behind it: the flag is for messages of several records.
         let last = if header.kind == Kind::Atomic { 0 } else { record::LAST };
         let (flags, ack) = (header.flags | last, self.ack_word());
         self.outbound.records += 1;
         self.outbound.answered = false;
-        if matches!(header.kind, Kind::Write | Kind::Send) {
+        if message.is_counted() {
             self.outbound.sent.push_back(Sent { id, first: record, end: record + 1 });
         }
         if let Some(room) = to.first_chunk_mut::<HEADER>() {

@@ -6,7 +6,7 @@
 //! the next one leaves.
 
 use transom_memory::Segment;
-use transom_process::lending::{Borrowed as _, Borrowings, LEAST, Lendings, Lent, MAPS};
+use transom_process::lending::{Borrowed as _, Borrowings, LEAST, Lendings, Lent, MAPS, NotLent};
 use transom_process::ring::{RingViolation, Shared};
 use transom_process::{Area, Duplex};
 use transom_wire::Atomic;
@@ -92,8 +92,8 @@ impl Lending {
         let verdict = duplex.verdict();
         match self.lendings.find(address, length, verdict) {
             Ok(lent) => return Some(lent),
-            Err(unknown) if !unknown => return None,
-            Err(_) => {}
+            Err(NotLent::NotMapped) => return None,
+            Err(NotLent::NotHanded) => {}
         }
         if self.lendings.has_place(verdict)
             && let Some(region) = regions.find(address, length)

@@ -325,8 +325,8 @@ impl Link {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// A thread polls, at `now`: usually in vain, so that is kept short.
-    /// `tries`: how often to look before that is believed.
+    /// A thread polls, at `now`. Most polls find nothing, so the way to that answer is short.
+    /// `tries`: how often to look before the answer is that there is nothing.
     pub(crate) fn poll(&self, now: Time, tries: u32) {
         self.watch.take(now, self.alarm());
         self.look_once(now, tries);
@@ -410,7 +410,7 @@ impl Link {
         Waiting(self.clone())
     }
 
-    /// See `unread`.
+    /// A pass has ended with something to read that no descriptor will tell of, or with nothing.
     pub(crate) fn set_unread(&self, unread: bool) {
         self.unread.store(unread, Ordering::Relaxed);
     }

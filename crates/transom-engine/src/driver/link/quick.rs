@@ -1,8 +1,8 @@
 //! The quick steps of a link: what a thread posts is judged, copied and published at once, and what has come is
 //! placed, answered and completed, without a pass.
 //!
-//! [`Attention`](crate::Attention) has a bit for everything that needs a pass; [`Link::quiet`] asks for it, and the
-//! steps demand its answer. A state that turns up on the way is left to a pass, in order.
+//! [`Attention`](crate::Attention) has a bit for each state that needs a pass; [`Link::quiet`] asks for it, and the
+//! steps that send demand its answer. A state that turns up on the way is left to a pass, in order.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ impl Link {
         attention.put(Attention::BEHIND, behind);
     }
 
-    /// Have `post` put requests or receives behind what is posted, and send what there is to send. `None`: that
-    /// is not for now, and nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
+    /// Have `post` put requests or receives behind what is posted, and send what there is to send. `None`: a pass
+    /// has to do that, and nothing has happened. The second value: a pass must follow ([`Link::catch_up`]).
     pub(crate) fn post_quick<R>(
         &self,
         post: impl FnOnce(&mut LinkState) -> Option<R>,

@@ -34,9 +34,11 @@ pub(crate) struct Rings {
     /// This process had no place for a descriptor that lies in the socket, so that nothing behind it is heard:
     /// when to look again.
     starved: Option<Time>,
-    /// How much had gone through our data area when it was last asked about and given back; since when.
+    /// How much had gone through our data area when that was last asked.
     used: u64,
+    /// How much had gone through it when its pages were last given back.
     tidied: u64,
+    /// When `used` last changed.
     since: Time,
     /// Our data area, of this size, is closed while its pages are given back.
     giving_back: Option<(GivingBack, usize)>,

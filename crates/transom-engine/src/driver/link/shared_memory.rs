@@ -175,7 +175,7 @@ impl Link {
 }
 
 impl LinkState {
-    /// Before a thread sleeps: say so over there. `false`: there is more to do.
+    /// Tell the other side that this one sleeps from now on and wants to be woken. `false`: there is more to do.
     pub(super) fn falls_asleep(&mut self) -> bool {
         let Some(rings) = self.carrier.rings_mut() else { return true };
         let asleep = rings.duplex.fall_asleep() && !rings.over;
