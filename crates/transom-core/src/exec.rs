@@ -164,8 +164,9 @@ impl Execution {
         let Operation::Bind { window } = request.operation else { return None };
         let fenced = request.flags.contains(Flags::READ_FENCE) && self.reads > 0;
         let silent = request.flags.contains(Flags::SILENT_SUCCESS);
-        let connected = self.pair.state() == QueuePairState::Connected;
-        if fenced || !silent || !connected || !self.is_all_gone() {
+        // Of requests behind one that failed by itself, none is carried out (Verbs V70).
+        let open = self.pair.state() == QueuePairState::Connected && !self.pair.sends_failed();
+        if fenced || !silent || !open || !self.is_all_gone() {
             return None;
         }
         if let Err(status) = self.pair.probe(request, Data::Sges(&[])) {

@@ -617,10 +617,11 @@ mod tests {
         type Spoil = fn(&mut QueuePair, &mut Execution);
         let send = Request { context: 2, operation: Operation::Send, flags: Flags::NONE };
         let post = move |pair: &mut QueuePair| pair.post(&send, Data::Sges(&[])).unwrap();
-        let behind: [(&str, Flags, Spoil); 5] = [
+        let behind: [(&str, Flags, Spoil); 6] = [
             ("its completion is asked for", Flags::NONE, |_, _| ()),
             ("a Read is under way before its fence", fenced, |_, to| to.reads = 1),
             ("a request has failed", silent, |_, to| to.failed = true),
+            ("an unreliable request has failed", silent, |_, to| to.pair.set_sends_failed(true)),
             ("a message is under way", silent, |_, to| to.under_way = Some(0)),
             ("the connection has ended", silent, |_, to| to.pair.enter(QueuePairState::Error)),
         ];
