@@ -4,10 +4,12 @@
 //! address's share is taken, the kernel is asked where each further connection from there comes from, and whose it
 //! is, and each user of this host has a share. Those of our own user take
 //! no place that others could take, and all others of this host together leave half to other hosts. A process
-//! that has proven to be our own user's has a place among those. Connects of
+//! that has proven to be our own user's has a place among those. Where all places are taken, one who holds fewer of
+//! them than another takes that one's oldest: peers with many addresses keep nobody out, as long as start-up takes
+//! less time than they need to connect as often as there are places. Connects of
 //! this side that have no answer yet are limited, too: beyond a number each further one is slowed down.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,7 +70,8 @@ struct Counts {
     here: usize,
     /// Our own user's.
     ours: usize,
-    from: HashMap<Origin, usize>,
+    /// The keys of the links: a link that came later has a larger one.
+    from: HashMap<Origin, BTreeSet<u64>>,
     turned_away: u64,
 }
 
@@ -82,8 +85,16 @@ pub(crate) struct Admission {
 /// The place of one half-open connection. Dropped when start-up is over, either way.
 #[derive(Debug)]
 pub(crate) struct Ticket {
+    link: u64,
     from: Origin,
     admission: Admission,
+}
+
+/// A connection that was let in, and the link that has lost its place to it.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) ticket: Ticket,
+    pub(crate) displaced: Option<u64>,
 }
 
 /// The host, or the /64 network of IPv6, that an address stands for.
@@ -103,29 +114,28 @@ impl Admission {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Let a connection in, or not. `here`: it is from this host, certainly. `place`: asks where it is from.
+    /// Let the connection of this link in, or not. `here`: it is from this host, certainly. `place`: asks where it
+    /// is from.
     pub(crate) fn admit(
         &self,
+        link: u64,
         address: IpAddr,
         here: bool,
         place: impl FnOnce() -> PeerPlace,
-    ) -> Option<Ticket> {
-        let HalfOpen { total, per_address } = self.limits;
+    ) -> Option<Admitted> {
         let from = self.origin(address, here, place);
         let mut counts = self.lock();
-        let full = match from {
-            Origin::OurUser(_) | Origin::Proven => counts.ours >= total,
-            Origin::Network(_) => counts.total >= total,
-            Origin::Here | Origin::User(_) => {
-                counts.total >= total || counts.here >= total.div_ceil(2)
-            }
-        };
-        if full || counts.of(from) >= per_address {
-            counts.turned_away += 1;
+        let places = counts.full(from, self.limits.total);
+        let displaced = places.and_then(|places| counts.displace(from, places));
+        let is_refused =
+            counts.of(from) >= self.limits.per_address || (places.is_some() && displaced.is_none());
+        counts.turned_away += u64::from(is_refused || displaced.is_some());
+        if is_refused {
             return None;
         }
-        counts.add(from);
-        Some(Ticket { from, admission: self.clone() })
+        counts.add(from, link);
+        let ticket = Ticket { link, from, admission: self.clone() };
+        Some(Admitted { ticket, displaced })
     }
 
     fn origin(&self, address: IpAddr, here: bool, place: impl FnOnce() -> PeerPlace) -> Origin {
@@ -152,26 +162,57 @@ impl Admission {
 
 impl Counts {
     fn of(&self, from: Origin) -> usize {
-        self.from.get(&from).copied().unwrap_or(0)
+        self.from.get(&from).map_or(0, BTreeSet::len)
     }
 
-    fn add(&mut self, from: Origin) {
+    /// Whose places are all taken, so that one more from there has none.
+    fn full(&self, from: Origin, total: usize) -> Option<fn(Origin) -> bool> {
+        match from {
+            Origin::OurUser(_) | Origin::Proven => {
+                (self.ours >= total).then_some(Origin::is_ours as fn(Origin) -> bool)
+            }
+            Origin::Here | Origin::User(_) if self.here >= total.div_ceil(2) => {
+                Some(Origin::is_others_here)
+            }
+            Origin::Here | Origin::User(_) | Origin::Network(_) => {
+                (self.total >= total).then_some(Origin::is_others)
+            }
+        }
+    }
+
+    /// Take a place for one more from there: the oldest of those who hold the most, if these hold more. So it has a
+    /// place within its share: nobody holds more than that.
+    fn displace(&mut self, from: Origin, places: fn(Origin) -> bool) -> Option<u64> {
+        let held = self.from.iter().filter(|(origin, _)| places(**origin));
+        let oldest =
+            held.filter_map(|(origin, links)| Some((*origin, links.len(), *links.first()?)));
+        let (whose, most, link) = oldest.max_by_key(|(_, held, link)| (*held, !link))?;
+        (self.of(from) < most).then(|| {
+            self.remove(whose, link);
+            link
+        })
+    }
+
+    fn add(&mut self, from: Origin, link: u64) {
         self.total += usize::from(from.is_others());
         self.here += usize::from(from.is_others_here());
         self.ours += usize::from(from.is_ours());
-        *self.from.entry(from).or_default() += 1;
+        self.from.entry(from).or_default().insert(link);
     }
 
-    fn remove(&mut self, from: Origin) {
+    /// Whether the link had its place still.
+    fn remove(&mut self, from: Origin, link: u64) -> bool {
+        let Some(links) = self.from.get_mut(&from) else { return false };
+        if !links.remove(&link) {
+            return false;
+        }
+        if links.is_empty() {
+            self.from.remove(&from);
+        }
         self.total = self.total.saturating_sub(usize::from(from.is_others()));
         self.here = self.here.saturating_sub(usize::from(from.is_others_here()));
         self.ours = self.ours.saturating_sub(usize::from(from.is_ours()));
-        match self.from.get_mut(&from) {
-            Some(n) if *n > 1 => *n -= 1,
-            _ => {
-                self.from.remove(&from);
-            }
-        }
+        true
     }
 }
 
@@ -179,17 +220,18 @@ impl Ticket {
     /// The peer has proven to be a process of our own user's: it takes a place of those, if one is left.
     pub(crate) fn prove(&mut self) {
         let mut counts = self.admission.lock();
-        if counts.of(Origin::Proven) < self.admission.limits.total {
-            counts.remove(self.from);
+        if counts.of(Origin::Proven) < self.admission.limits.total
+            && counts.remove(self.from, self.link)
+        {
             self.from = Origin::Proven;
-            counts.add(self.from);
+            counts.add(self.from, self.link);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.admission.lock().remove(self.from);
+        self.admission.lock().remove(self.from, self.link);
     }
 }
 
@@ -242,7 +284,19 @@ mod tests {
 
     /// A peer at an address that is not certainly one of this host.
     fn admitted(admission: &Admission, address: IpAddr, place: PeerPlace) -> Option<Ticket> {
-        admission.admit(address, address.is_loopback(), || place)
+        static LINKS: AtomicUsize = AtomicUsize::new(0);
+        let link = LINKS.fetch_add(1, Ordering::Relaxed) as u64;
+        let admitted = admission.admit(link, address, address.is_loopback(), || place);
+        admitted.map(|admitted| admitted.ticket)
+    }
+
+    /// How many of them have their places still.
+    fn held(tickets: &[Ticket]) -> usize {
+        let holds = |ticket: &&Ticket| {
+            let counts = ticket.admission.lock();
+            counts.from.get(&ticket.from).is_some_and(|links| links.contains(&ticket.link))
+        };
+        tickets.iter().filter(holds).count()
     }
 
     #[test]
@@ -258,21 +312,25 @@ mod tests {
         // The first two are not asked for; whatever the address, a user has a share.
         let first = all(1..=100, one);
         assert_eq!(first.len(), 2 + 8);
-        // Others of this host get no more than half of all places together, and our own user is not kept out.
+        // Others of this host get no more than half of all places together, each as many as the others, and our own
+        // user is not kept out.
         let second = all(1..=100, two);
-        assert_eq!((second.len(), all(1..=100, three).len()), (6, 0));
-        let ours = all(1..=100, own);
-        assert_eq!(ours.len(), 32, "one for each address");
+        assert_eq!((held(&first), held(&second)), (2 + 7, 7));
+        let third = all(1..=100, three);
+        assert_eq!((held(&first), held(&second), held(&third)), (2 + 4, 5, 5));
+        let ours = all(1..=32, own);
+        assert_eq!(held(&ours), 32, "one for each address");
         // Other hosts have the rest.
         let elsewhere = PeerPlace::Elsewhere;
         let remote = |last: u8| admitted(&admission, [10, 0, 0, last].into(), elsewhere);
-        let others: Vec<_> = (1..=100).filter_map(remote).collect();
-        assert_eq!(others.len(), 16);
+        let others: Vec<_> = (1..=16).filter_map(remote).collect();
+        assert_eq!((held(&first), held(&second), held(&third)), (2 + 4, 5, 5));
+        assert_eq!(held(&others), 16);
         drop(ours);
         let at_one = |place| admitted(&admission, [127, 0, 0, 1].into(), place);
         let own = PeerPlace::HereOf(own);
         assert_eq!((0..100).filter_map(|_| at_one(own)).collect::<Vec<_>>().len(), 8);
-        drop((first, second, others));
+        drop((first, second, third, others));
         assert_eq!(admission.lock().from, HashMap::new());
         // Nobody can be asked about a peer that has left: it counts as it is.
         let unknown: Vec<_> = (0..100).filter_map(|_| at_one(PeerPlace::Here)).collect();
@@ -323,11 +381,37 @@ mod tests {
         let first = admitted(&admission, a, PeerPlace::Elsewhere).unwrap();
         let _second = admitted(&admission, a, PeerPlace::Elsewhere).unwrap();
         assert!(admitted(&admission, a, PeerPlace::Elsewhere).is_none(), "two from one address");
-        let _third = admitted(&admission, b, PeerPlace::Elsewhere).unwrap();
-        assert!(admitted(&admission, c, PeerPlace::Elsewhere).is_none(), "three in all");
         drop(first);
+        let _third = admitted(&admission, b, PeerPlace::Elsewhere).unwrap();
+        let fourth = admitted(&admission, b, PeerPlace::Elsewhere).unwrap();
+        assert!(admitted(&admission, b, PeerPlace::Elsewhere).is_none(), "two from the other");
+        drop(fourth);
         assert!(admitted(&admission, c, PeerPlace::Elsewhere).is_some());
         assert_eq!(admission.turned_away(), 2);
+    }
+
+    /// Peers that hold fewer places than another have one: with a few addresses nobody keeps others out, and with very
+    /// many only for as long as it takes to fill all places anew.
+    #[test]
+    fn a_place_is_taken_from_those_who_hold_the_most() {
+        let admission = Admission::new(HalfOpen { total: 8, per_address: 4 });
+        let from = |last: u8| {
+            admitted(&admission, [10, 0, 0, last].into(), PeerPlace::Elsewhere).into_iter()
+        };
+        let two: Vec<_> = (0..20).flat_map(|i| from(1 + i % 2)).collect();
+        assert_eq!((two.len(), held(&two)), (8, 8));
+        let guest: Vec<_> = from(3).collect();
+        assert_eq!((held(&guest), held(&two)), (1, 7));
+        assert_eq!(held(&two[..1]), 0, "the oldest");
+        // The first two come again and again, and from more addresses.
+        let more: Vec<_> = (0..20).flat_map(|i| from(1 + i % 2)).collect();
+        let many: Vec<_> = (10..15).flat_map(from).collect();
+        assert_eq!((held(&guest), held(&many), held(&two) + held(&more)), (1, 5, 2));
+        let last: Vec<_> = from(20).collect();
+        assert_eq!((held(&guest), held(&last)), (0, 1), "the oldest of those that are alike");
+        drop((two, guest, more, many, last));
+        let counts = admission.lock();
+        assert_eq!((counts.total, counts.from.len()), (0, 0));
     }
 
     #[test]

@@ -213,17 +213,20 @@ impl Listener {
             _ if here => PeerPlace::Here,
             _ => PeerPlace::Elsewhere,
         };
-        let Some(ticket) = self.admission.admit(peer.ip(), here, place) else {
+        let key = self.shared.new_key();
+        let Some(admitted) = self.admission.admit(key, peer.ip(), here, place) else {
             return self.shared.refused_connects.count(ConnectRefusal::HalfOpen);
         };
-        let key = self.shared.new_key();
+        if let Some(link) = admitted.displaced.and_then(|link| Link::of_key(&self.shared, link)) {
+            link.turn_away(ConnectRefusal::HalfOpen);
+        }
         let connection = new_connection(&self.shared, key, Role::Passive, NEWEST);
         let owner = Arc::downgrade(self);
         let (stage, reason) = match tcp_only {
             None => (Some(Stage::Opening), PathReason::NotAsked),
             Some(reason) => (None, reason),
         };
-        let starting = Starting::Incoming(ticket);
+        let starting = Starting::Incoming(admitted.ticket);
         let about = (starting, stage, reason);
         let link = Link::new(&self.shared, key, (stream, peer), connection, owner, about);
         if let Some(who) = known {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType};
 use transom_memory::Rights;
 
 use super::harness::*;
@@ -336,6 +337,30 @@ fn a_flood_of_silent_connections_is_turned_away() {
         std::thread::yield_now();
     }
     join_at(&End::new(&Options::from_env()), &passive, &listener);
+}
+
+/// iW 14: peers with many addresses, who connect and say nothing, again and again, keep nobody out.
+#[test]
+fn a_flood_from_many_addresses_keeps_no_other_out() {
+    let half_open = HalfOpen { total: 8, per_address: 4 };
+    let passive = End::new(&Options { half_open, ..Options::from_env() });
+    let listener = passive.adapter.listener(loopback()).unwrap();
+    listener.listen(0).unwrap();
+    let at = listener.address().unwrap();
+    let connect = |last: u8| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        rustix::net::connect(&socket, &at).unwrap();
+        socket
+    };
+    let flood: Vec<_> = (0..100).map(|i| connect(2 + i % 5)).collect();
+    // The first one has a place before anybody asks whose it is.
+    while listener.turned_away() < 100 - 1 - 8 {
+        std::thread::yield_now();
+    }
+    join_at(&End::new(&Options::from_env()), &passive, &listener);
+    assert_eq!(listener.turned_away(), 100 - 8, "one of them has lost its place");
+    drop(flood);
 }
 
 /// Connects of peers that this end has refused for a reason, as its program reads them.
