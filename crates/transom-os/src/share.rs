@@ -146,4 +146,20 @@ mod tests {
             }
         }
     }
+
+    /// Services block every signal in their threads.
+    #[test]
+    fn a_thread_that_blocks_every_signal_survives_its_fault() {
+        let thread = std::thread::spawn(|| {
+            // SAFETY: plain calls on a set of this function; there is no memory at address 8.
+            unsafe {
+                let mut all = std::mem::zeroed::<libc::sigset_t>();
+                libc::sigfillset(&raw mut all);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+                crate::signals::prepare(|| 0, &[resume]);
+                copy(std::ptr::without_provenance(8), [0; LEAST].as_mut_ptr(), LEAST)
+            }
+        });
+        assert_eq!(thread.join().unwrap(), 0);
+    }
 }

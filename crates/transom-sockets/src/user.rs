@@ -85,15 +85,19 @@ fn resume(at: usize) -> Option<usize> {
 /// Before the first copy of a connection: a fault of a copy ends no program from now on. One that has installed
 /// a handler for such signals meanwhile keeps it for all other faults.
 pub(crate) fn prepare() {
-    transom_os::signals::recheck(u64::from(process::generation()), &[resume, share::resume]);
+    transom_os::signals::recheck(generation(), ROUTINES);
 }
 
-/// [`prepare`], if this process has not yet.
+/// [`prepare`], if this process has not yet; and this thread lets through what a fault of a copy raises.
 #[inline]
 pub(crate) fn prepare_once() {
-    if !is_prepared() {
-        prepare();
-    }
+    transom_os::signals::prepare(generation, ROUTINES);
+}
+
+const ROUTINES: &[transom_os::signals::Resume] = &[resume, share::resume];
+
+fn generation() -> u64 {
+    u64::from(process::generation())
 }
 
 /// Whether faults of a copy are taken care of: since the first call of this process that was served by way of them.
@@ -121,7 +125,6 @@ pub(crate) unsafe fn fetch<T: Copy>(at: *const T) -> Option<T> {
 /// As of `fetch`, and there is room for so many values at `to`.
 #[inline]
 pub(crate) unsafe fn fetch_into<T: Copy>(at: *const T, to: *mut T, count: usize) -> bool {
-    prepare_once();
     let size = count * size_of::<T>();
     // SAFETY: the caller's.
     !at.is_null() && unsafe { copy(at.cast(), to.cast(), size) } == size
@@ -157,6 +160,7 @@ pub(crate) fn put<T: Copy>(at: *mut T, value: T) -> bool {
 /// No reference to memory of this library's own lies in what is written.
 #[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize) -> usize {
+    prepare_once();
     // SAFETY: the caller's; a fault at either side ends the copy.
     count - unsafe { __transom_user_copy(to, from, count) }
 }
@@ -167,6 +171,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize) -> usize {
 /// As of `copy`.
 #[inline]
 pub(crate) unsafe fn copy_to_share(from: *const u8, to: *mut u8, count: usize) -> usize {
+    prepare_once();
     // SAFETY: the caller's; a fault at either side ends the copy.
     unsafe {
         if count < share::LEAST { copy(from, to, count) } else { share::copy(from, to, count) }

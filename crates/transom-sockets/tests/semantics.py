@@ -1451,6 +1451,20 @@ def bad_addresses_are_errors():
     return out + [attempt(s.recv, 99)]
 
 @scenario
+def bad_addresses_in_a_thread_that_blocks_every_signal():
+    """As services do it that wait for signals in one thread (sigwait(3))."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); c, s = pair(); c.setblocking(False); s.setblocking(False); out = []
+    c.sendall(b"0123456789"); until(lambda: polled(s, select.POLLIN))
+    def calls():
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        bad = ctypes.c_void_p(8)
+        for name, *rest in [("write", c.fileno(), bad, 10), ("recv", s.fileno(), bad, 10, 0), ("readv", s.fileno(), bad, 2), ("sendmsg", c.fileno(), bad, 0), ("poll", bad, 1, 0)]:
+            r = getattr(libc, name)(*rest); out.append(r if r >= 0 else errno.errorcode[ctypes.get_errno()])
+    t = threading.Thread(target=calls); t.start(); t.join()
+    return out + [attempt(s.recv, 99)]
+
+@scenario
 def sends_of_every_place_and_length():
     """Bytes arrive as they were, wherever they lie and however many; of memory that ends, those that were taken."""
     import ctypes

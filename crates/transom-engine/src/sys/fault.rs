@@ -2,25 +2,25 @@
 
 use super::{atomic, copy, fork_generation};
 
-/// Install the handler if that has not happened yet. One load when it has.
+/// The copies that may fault.
+const ROUTINES: &[transom_os::signals::Resume] = &[
+    copy::machine::resume,
+    atomic::machine::resume,
+    #[cfg(all(target_arch = "x86_64", not(windows)))]
+    transom_os::share::resume,
+];
+
+/// Before each copy: install the handler if that has not happened yet, and let its signals through in this thread.
 #[inline]
 pub(super) fn install() {
-    if !transom_os::signals::is_installed() {
-        recheck();
-    }
+    transom_os::signals::prepare(fork_generation, ROUTINES);
 }
 
 /// Install the handler, or put it back on top if the program has installed another one since.
 /// Asked at registration, because asking costs a system call per signal.
 #[cold]
 pub fn recheck() {
-    let routines = [
-        copy::machine::resume,
-        atomic::machine::resume,
-        #[cfg(all(target_arch = "x86_64", not(windows)))]
-        transom_os::share::resume,
-    ];
-    transom_os::signals::recheck(fork_generation(), &routines);
+    transom_os::signals::recheck(fork_generation(), ROUTINES);
 }
 
 /// A lock that its thread does not give back.

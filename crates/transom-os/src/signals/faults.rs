@@ -4,7 +4,12 @@
 //! The handler acts on faults of the routines that it was told of, and hands every other one to the handler that
 //! was there before. A program that installs a handler of its own later sees these faults first, until
 //! [`recheck`] puts this one on top again.
+//!
+//! A fault whose signal its thread blocks ends the process, whatever handlers there are: the instruction cannot go on
+//! without its signal (sigprocmask(2)). Services block every signal, these two among them (`sigfillset`), in
+//! each of their threads but one. So each thread lets the two through before its first copy, once.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -65,11 +70,48 @@ impl Drop for Held {
     }
 }
 
+thread_local! {
+    /// The handler is installed, and this thread has let its signals through.
+    static READY: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Whether the handler is installed.
 #[inline]
 #[must_use]
 pub fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
+}
+
+/// Before a copy: [`recheck`], if that has not happened yet, and let the signals through in this thread.
+#[inline]
+pub fn prepare(generation: impl FnOnce() -> u64, routines: &[Resume]) {
+    if !READY.get() {
+        begin(generation(), routines);
+    }
+}
+
+#[cold]
+fn begin(generation: u64, routines: &[Resume]) {
+    if !is_installed() {
+        recheck(generation, routines);
+    }
+    let_through();
+    READY.set(true);
+}
+
+/// Signals that a process has sent, and this thread holds back, stay where they are: nobody expects them now.
+fn let_through() {
+    // SAFETY: zeros are a value of this type, and the kernel reads and writes these sets.
+    unsafe {
+        let [mut waiting, mut ours] = std::mem::zeroed::<[libc::sigset_t; 2]>();
+        libc::sigpending(&raw mut waiting);
+        for signal in SIGNALS {
+            if libc::sigismember(&raw const waiting, signal) != 1 {
+                libc::sigaddset(&raw mut ours, signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const ours, std::ptr::null_mut());
+    }
 }
 
 /// Install the handler for these routines and those of earlier calls, or put it back on top if the program has

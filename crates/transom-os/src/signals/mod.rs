@@ -10,7 +10,7 @@ use std::fmt::{Arguments, Write as _};
 use std::io::Write as _;
 
 #[cfg(unix)]
-pub use faults::{Held, Resume, is_installed, recheck};
+pub use faults::{Held, Resume, is_installed, prepare, recheck};
 #[cfg(unix)]
 pub use writes::without_signals;
 

@@ -69,6 +69,54 @@ fn foreign_faults_reach_the_previous_handler() {
     assert_eq!(SEEN.load(Ordering::Relaxed), 1, "our own fault was none of their business");
 }
 
+/// Services block every signal in their threads, and take them by sigwait(3). A fault that meets a block ends the
+/// process, whatever handlers there are. A signal that a process has sent stays blocked.
+#[test]
+fn threads_that_block_every_signal_survive_faults() {
+    if let Some(status) = in_a_process("threads_that_block_every_signal_survive_faults") {
+        assert!(status.success(), "{status}");
+        return;
+    }
+    let block_all = || {
+        // SAFETY: plain calls on a set of this function.
+        unsafe {
+            let mut all = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        }
+    };
+    let copy = || {
+        for (way, make) in super::vanishing::WAYS {
+            let pages = make();
+            assert_eq!(put(pages.at(PAGE - 1), &[1; 2]), Err(Fault { placed: 1 }), "{way}");
+            let mut room = [0; 2];
+            // SAFETY: what is not there faults.
+            let out = unsafe { copy_out(pages.at(PAGE - 1), &mut room) };
+            assert_eq!(out, Err(Fault { placed: 1 }), "{way}");
+        }
+    };
+    // The handler is installed by the first of them, and is there for the second one.
+    for _ in 0..2 {
+        let thread = std::thread::spawn(move || {
+            block_all();
+            copy();
+        });
+        thread.join().unwrap();
+    }
+    let thread = std::thread::spawn(move || {
+        block_all();
+        // SAFETY: plain calls; the signal is blocked, and pending from now on.
+        unsafe {
+            libc::pthread_kill(libc::pthread_self(), libc::SIGBUS);
+            assert!(copy_out(0, &mut [0]).is_err());
+            let mut pending = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigpending(&raw mut pending);
+            assert_eq!(libc::sigismember(&raw const pending, libc::SIGBUS), 1);
+        }
+    });
+    thread.join().unwrap();
+}
+
 /// The arenas of `malloc` other than the first, which begin at multiples of 64 MiB.
 fn arenas() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
