@@ -109,16 +109,64 @@ fn put(room: &mut [u8; LONGEST], first: &[u8], second: &[u8]) -> bool {
     true
 }
 
+/// Beginnings of all paths that lead elsewhere.
+const BEGINNINGS: [&[u8]; 2] = [b"/sys/", b"/dev/"];
+/// No page of this architecture is smaller.
+const PAGE: usize = 4096;
+
+/// A path of the program's, if it may lead elsewhere. A wrong address is the kernel's to refuse (`EFAULT`), so each
+/// page is looked at before it is read.
+///
+/// # Safety
+/// A C string, or an address from which the program cannot read one.
+unsafe fn text<'a>(path: *const c_char) -> Option<&'a [u8]> {
+    let (path, mut length) = (path.cast::<u8>(), 0);
+    loop {
+        let at = path.wrapping_add(length);
+        if (length == 0 || at.addr().is_multiple_of(PAGE)) && !is_readable(at) {
+            return None;
+        }
+        // SAFETY: a page that can be read, in front of the end of the string.
+        let byte = unsafe { at.read() };
+        let differs = |begin: &&[u8]| begin.get(length).is_some_and(|other| byte != *other);
+        if BEGINNINGS.iter().all(differs) {
+            return None;
+        }
+        if byte == 0 {
+            // SAFETY: so many bytes have just been read.
+            return Some(unsafe { std::slice::from_raw_parts(path, length) });
+        }
+        length += 1;
+    }
+}
+
+/// Whether a byte can be read: the kernel takes a set of signals from there before it looks at what to do with it,
+/// which is nothing here (rt_sigprocmask(2)).
+fn is_readable(at: *const u8) -> bool {
+    const NOTHING: i32 = -1;
+    const SET: usize = 8;
+    let set = at.map_addr(|address| address & !(SET - 1));
+    // Without a set there is nothing to take.
+    if set.is_null() {
+        return false;
+    }
+    // SAFETY: the kernel reads the set; the location is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let none = std::ptr::null_mut::<u8>();
+        libc::syscall(libc::SYS_rt_sigprocmask, NOTHING, set, none, SET);
+        std::mem::replace(&mut *errno, before) != libc::EFAULT
+    }
+}
+
 /// The path to go on with: `path`, or what it leads to, in `room`.
 ///
 /// # Safety
-/// Null, or a C string.
+/// A C string, or an address from which the program cannot read one.
 pub(crate) unsafe fn instead(path: *const c_char, room: &mut [u8; LONGEST]) -> *const c_char {
-    if path.is_null() {
-        return path;
-    }
     // SAFETY: this function's contract.
-    let text = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let Some(text) = (unsafe { text(path) }) else { return path };
     if !(is_looked_at(text) || text.starts_with(CHARACTER_DEVICE)) {
         return path;
     }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -116,6 +117,21 @@ int main(int count, char **arguments) {
     int fd = open(found, O_CREAT | O_EXCL | O_WRONLY, 0640);
     CHECK(fd >= 0 && fstat(fd, &s) == 0 && (s.st_mode & 0777) == 0640);
     CHECK(stat("/proc/self/status", &s) == 0 && stat(arguments[0], &s) == 0);
+
+    /* A wrong address is an error; so is a path of the device's that goes on where there is no memory. */
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && munmap(pages + 4096, 4096) == 0);
+    char *fits = strcpy(pages + 4096 - sizeof FILE_OF, FILE_OF), *ends = pages + 4096 - 13;
+    CHECK(reads(open(fits, O_RDONLY)) && access("", F_OK) == -1 && errno == ENOENT);
+    memcpy(ends, "/sys/class/in", 13);
+    const char *wrong[] = {NULL, (char *)8, (char *)~0ul, pages + 4096, ends};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(open(wrong[i], O_RDONLY) == -1 && errno == EFAULT);
+        CHECK(stat(wrong[i], &s) == -1 && errno == EFAULT);
+        CHECK(access(wrong[i], R_OK) == -1 && errno == EFAULT);
+        CHECK(readlink(wrong[i], found, sizeof found) == -1 && errno == EFAULT);
+        CHECK(fopen(wrong[i], "r") == NULL && errno == EFAULT);
+    }
     unsetenv("TRANSOM_SYSFS");
     CHECK(access(FILE_OF, R_OK) == -1 && stat(CHARACTER, &s) == -1);
     printf("%d failures\n", failures);
