@@ -1,7 +1,9 @@
 //! The GID table: the addresses of the host, in the order in which adapters have them (Verbs V25).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 use transom_engine::raw;
 use transom_os::environment::DeviceName;
 
@@ -244,14 +246,18 @@ fn class(address: IpAddr, loopback: bool) -> Option<u8> {
 
 /// The name of the interface of an index.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
-    let interfaces = raw::interfaces().unwrap_or_default();
-    interfaces.into_iter().map(|i| i.name.to_string()).find(|name| index_of(name) == index)
+    netdevice::index_to_name(asked()?, index).ok()
 }
 
+/// The index of an interface; 0: unknown. The kernel is asked, because `/sys/class/net` may show another network
+/// namespace: the one of who mounted it.
 fn index_of(interface: &str) -> u32 {
-    let path = format!("/sys/class/net/{interface}/ifindex");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    asked().and_then(|socket| netdevice::name_to_index(socket, interface).ok()).unwrap_or(0)
+}
+
+/// A socket that answers for the interfaces of this network namespace.
+fn asked() -> Option<OwnedFd> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()
 }
 
 /// The EUI-64 of the network device of an address with the local bit, or, without one, a number made of the
@@ -293,6 +299,8 @@ fn of_hardware(guid: u64) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -345,6 +353,37 @@ mod tests {
         let of = |index, gid: &str| (index, gid.to_owned());
         assert_eq!(indices(&own), [of(1, "fe80::3"), of(3, "2001:db8::1"), of(5, "fe80::2")]);
         assert_eq!(indices(&own[..1]), [of(3, "2001:db8::1")]);
+    }
+
+    /// `/sys` goes on to show the network namespace of who mounted it: an interface of another one is not there.
+    #[test]
+    fn v25_an_interface_is_that_of_the_network_namespace() {
+        const INSIDE: &str = "TRANSOM_TEST_IN_A_NAMESPACE";
+        const NAME: &str = "gid::tests::v25_an_interface_is_that_of_the_network_namespace";
+        let run = |words: &[&str]| {
+            let done = Command::new(words[0]).args(&words[1..]).env(INSIDE, "1").output();
+            done.map_err(|e| e.to_string()).and_then(|done| {
+                let said = String::from_utf8_lossy(&done.stdout).into_owned();
+                let complaint = String::from_utf8_lossy(&done.stderr).into_owned();
+                if done.status.success() { Ok(said) } else { Err(said + &complaint) }
+            })
+        };
+        let pair = ["ip", "link", "add", "transom-ours", "type", "veth", "peer", "name", "peers"];
+        let namespace = ["unshare", "--map-root-user", "--net"];
+        if std::env::var_os(INSIDE).is_none() {
+            if let Err(why) = run(&[&namespace[..], &pair].concat()) {
+                return eprintln!("SKIPPED: it takes a network namespace: {why}");
+            }
+            let this = std::env::current_exe().unwrap();
+            let this = [this.to_str().unwrap(), "--exact", NAME];
+            run(&[&namespace[..], &this].concat()).unwrap();
+            return;
+        }
+        run(&pair).unwrap();
+        let shown = run(&["ip", "-oneline", "link", "show", "transom-ours"]).unwrap();
+        let index: u32 = shown.split(':').next().unwrap().parse().unwrap();
+        assert_eq!(index_of("transom-ours"), index);
+        assert_eq!(interface_name(index).as_deref(), Some("transom-ours"));
     }
 
     /// An index is a byte: with more addresses than that has room for in pairs, each is there once.
