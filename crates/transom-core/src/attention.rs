@@ -28,9 +28,9 @@ impl Attention {
     /// The peer acknowledges nothing.
     pub(crate) const PLAIN: u32 = 1 << 2;
     /// A message of the peer's waits for a receive.
-    pub(crate) const PAUSED: u32 = 1 << 3;
+    pub(crate) const INTAKE_PAUSED: u32 = 1 << 3;
     /// The next request waits for the wire.
-    pub(crate) const WAITS: u32 = 1 << 4;
+    pub(crate) const REQUEST_WAITS: u32 = 1 << 4;
     /// The bits that concern the connection's own steps; all others concern a driver.
     const OF_STEPS: u32 = (1 << 5) - 1;
     /// The program is to get an event of the queue pair.

@@ -104,7 +104,7 @@ impl Connection {
         while quiet.is_some() || self.takes_next(frames, cx.now) {
             let Some(bytes) = frames.next() else { break };
             self.heard = cx.now;
-            self.attention.clear(Attention::WAITS);
+            self.attention.clear(Attention::REQUEST_WAITS);
             let decoded = match self.wire.decode(cx.now, bytes) {
                 Ok(decoded) => decoded,
                 Err(violation) => {
@@ -320,7 +320,7 @@ impl Connection {
             Event::Established => self.open(cx),
             Event::Done { through } => self.done(cx, through),
             Event::PeerFailed { id, error } => self.peer_failed(cx, id, error),
-            Event::Resume => self.attention.clear(Attention::WAITS),
+            Event::Resume => self.attention.clear(Attention::REQUEST_WAITS),
             Event::CreditWanted => {
                 self.attention.set(Attention::CREDIT | Attention::CREDIT_ASKED);
             }
@@ -732,7 +732,7 @@ impl Connection {
     /// A message waits for a receive.
     fn pause(&mut self, paused: Paused) {
         self.intake = Intake::Paused(paused);
-        self.attention.set(Attention::PAUSED);
+        self.attention.set(Attention::INTAKE_PAUSED);
     }
 
     /// No message waits for a receive any more.
@@ -740,7 +740,7 @@ impl Connection {
         if !self.is_paused() {
             return None;
         }
-        self.attention.clear(Attention::PAUSED);
+        self.attention.clear(Attention::INTAKE_PAUSED);
         match std::mem::replace(&mut self.intake, Intake::Reading) {
             Intake::Paused(paused) => Some(paused),
             _ => None,
@@ -760,7 +760,7 @@ impl Connection {
     /// Try the message that waits for a receive, if one does.
     #[inline]
     pub(super) fn resume(&mut self, cx: &mut Cx<'_>) {
-        if self.attention.has(Attention::PAUSED) {
+        if self.attention.has(Attention::INTAKE_PAUSED) {
             self.resume_paused(cx);
         }
     }
@@ -816,7 +816,7 @@ impl Connection {
                 slot.progress = Progress::Done;
             }
             execution.reads = execution.reads.saturating_sub(1);
-            self.attention.clear(Attention::WAITS);
+            self.attention.clear(Attention::REQUEST_WAITS);
             self.retire(cx);
         }
     }

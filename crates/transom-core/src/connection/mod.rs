@@ -262,7 +262,7 @@ impl Connection {
             queue_pair: execution.map(|execution| execution.number),
             reads: execution.map_or(0, |execution| execution.reads),
             credit: self.wire.credit(),
-            waits_for_peer: self.attention.has(Attention::WAITS),
+            waits_for_peer: self.attention.has(Attention::REQUEST_WAITS),
             time_outs: self.time_outs(),
             peer_waits_for_receive: self.is_paused(),
         }
@@ -508,7 +508,7 @@ impl Connection {
                         execution.under_way.is_some()
                             || (execution.pair.sends_failed() && !execution.requests.is_empty())
                             || (self.seeks_receive() && self.ended.is_none())
-                            || (!self.attention.has(Attention::WAITS)
+                            || (!self.attention.has(Attention::REQUEST_WAITS)
                                 && execution.startable().is_some())
                     })
             }

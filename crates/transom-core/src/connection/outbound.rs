@@ -112,7 +112,7 @@ impl Connection {
         if !startable || !self.is_open() {
             return;
         }
-        while !self.attention.has(Attention::WAITS) && self.start(cx) {}
+        while !self.attention.has(Attention::REQUEST_WAITS) && self.start(cx) {}
         self.retire(cx);
     }
 
@@ -252,7 +252,7 @@ impl Connection {
                 false
             }
             Begin::Wait(waiting) => {
-                self.attention.set(Attention::WAITS);
+                self.attention.set(Attention::REQUEST_WAITS);
                 if let Waiting::Receive { limit, refused } = waiting {
                     // The limit goes when the peer turns out to have a shared queue; some dialects
                     // have none (WSD N-3).
