@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use transom_wire::{
-    Around, Atomic, Begin, Frame, Immediate, MAX_HEADER, Message, MessageId, Payload, ReadSlot,
-    Refusal, Waiting,
+    Around, Begin, Frame, Immediate, MAX_HEADER, Message, MessageId, Payload, ReadSlot, Refusal,
+    Waiting,
 };
 
 use super::Channel;
@@ -119,6 +119,23 @@ fn frame(header: &[u8], payload: Payload, length: u32, last: bool) -> Frame {
     Frame { header: room, header_length, payload, length, back: 0, sealed: false, last }
 }
 
+/// Whether a message is one record.
+#[inline]
+fn is_one_record(message: &Message) -> bool {
+    message.payload() as usize <= LARGEST_PAYLOAD
+}
+
+/// Bytes of a message of one record in front of its payload.
+#[inline]
+fn front_of(message: &Message) -> usize {
+    match message {
+        Message::Write { immediate: Some(_), .. } => HEADER + WORD,
+        // The operands are no bytes of the engine's.
+        Message::Atomic { .. } => HEADER + record::OPERANDS,
+        Message::Send { .. } | Message::Write { .. } | Message::Read { .. } => HEADER,
+    }
+}
+
 /// The flags and the address of a Send. One with immediate data invalidates nothing.
 fn send_fields(solicited: bool, invalidate: Option<u32>, immediate: Option<u32>) -> (u8, u64) {
     let flags = if solicited { record::SOLICITED } else { 0 }
@@ -190,20 +207,14 @@ impl Channel {
     /// The bytes around the payload of a message of one record, if it may begin now.
     #[inline]
     pub(super) fn around_message(&self, message: &Message) -> Option<Around> {
-        let has_receive = self.ledger.credit() > 0;
-        let front = match message {
-            Message::Write { immediate: None, .. } => HEADER,
-            Message::Send { immediate: None, .. } if has_receive => HEADER,
-            Message::Send { .. } if has_receive && self.extended => HEADER,
-            Message::Write { .. } if has_receive && self.extended => HEADER + WORD,
-            Message::Read { .. } if self.has_read_slot() => HEADER,
-            Message::Atomic { .. } if self.extended && self.has_read_slot() => {
-                HEADER + record::OPERANDS
-            }
-            _ => return None,
+        let may_begin = match message {
+            Message::Write { immediate: None, .. } => true,
+            Message::Send { .. } | Message::Write { .. } => self.ledger.credit() > 0,
+            Message::Read { .. } | Message::Atomic { .. } => self.has_read_slot(),
         };
-        let fits = message.payload() as usize <= LARGEST_PAYLOAD;
-        (fits && self.is_free()).then_some(Around { front, back: 0 })
+        let known = self.extended || !message.is_extended();
+        let begins = may_begin && known && is_one_record(message) && self.is_free();
+        begins.then(|| Around { front: front_of(message), back: 0 })
     }
 
     /// Begin a message of one record, and write its header.
@@ -227,10 +238,17 @@ impl Channel {
 
     #[inline(never)]
     fn begin_whole_other(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
-        let record = self.outbound.records;
         if message.needs_receive() {
             self.ledger.spend();
         }
+        self.outbound.answered = false;
+        self.write_whole((id, message), self.outbound.records, to);
+    }
+
+    /// Write the header of a message of one record, and what stands behind it. `first`: the message's first record,
+    /// if another one is in front of this.
+    fn write_whole(&mut self, (id, message): (MessageId, &Message), first: u64, to: &mut [u8]) {
+        let record = self.outbound.records;
         let header = match *message {
             Message::Write { token, address, length, immediate, .. } => {
                 let (flags, word) = write_fields(immediate);
@@ -262,9 +280,8 @@ impl Channel {
         let last = if header.kind == Kind::Atomic { 0 } else { record::LAST };
         let (flags, ack) = (header.flags | last, self.ack_word());
         self.outbound.records += 1;
-        self.outbound.answered = false;
         if message.is_counted() {
-            self.outbound.sent.push_back(Sent { id, first: record, end: record + 1 });
+            self.outbound.sent.push_back(Sent { id, first, end: record + 1 });
         }
         if let Some(room) = to.first_chunk_mut::<HEADER>() {
             *room = record::to_bytes(Header { flags, ack, ..header }.words());
@@ -371,30 +388,20 @@ impl Channel {
                 0,
             ));
         }
-        let length = match message {
-            Message::Send { length, .. }
-            | Message::Write { length, .. }
-            | Message::Read { length, .. } => length,
-            Message::Atomic { .. } => 0,
-        };
+        if is_one_record(&message) {
+            self.outbound.current = None;
+            let mut bytes = [0; MAX_HEADER];
+            self.write_whole((id, &message), first, &mut bytes);
+            let bytes = bytes.get(..front_of(&message)).unwrap_or_default();
+            let payload = Payload::Message { id, offset: 0 };
+            return Some(frame(bytes, payload, message.payload(), true));
+        }
+        let length = message.payload();
         let now = (length - gone).min(LARGEST_PAYLOAD as u32);
         let last = gone + now == length;
         let flags = if last { record::LAST } else { 0 };
-        let payload = Payload::Message { id, offset: gone };
-        let mut word = 0;
-        let (header, size) = match message {
-            Message::Read { token, address, length, .. } => {
-                let record = self.outbound.records;
-                let awaits = Awaits::Bytes { length, received: 0 };
-                self.outbound.reads.push_back(Reading { id, record, awaits });
-                self.outbound.current = None;
-                let flags = record::LAST;
-                (Header { flags, token, address, length, ..Header::new(Kind::Read) }, 0)
-            }
-            Message::Atomic { token, address, operation } => {
-                return Some(self.atomic_frame(id, token, address, operation));
-            }
-            Message::Write { token, address, immediate, .. } if !last && !announced => {
+        let header = match message {
+            Message::Write { token, address, immediate, .. } if !announced => {
                 if let Some(current) = &mut self.outbound.current {
                     current.announced = true;
                 }
@@ -403,19 +410,19 @@ impl Channel {
                     Header { flags, token, address, length, ..Header::new(Kind::Announce) };
                 return Some(self.record_with((header, word), Payload::None, 0));
             }
-            Message::Write { token, address, immediate, .. } => {
-                let first = if announced { (0, 0) } else { write_fields(immediate) };
-                let (flags, address) = (flags | first.0, address.wrapping_add(u64::from(gone)));
-                word = first.1;
-                (Header { flags, token, address, length: now, ..Header::new(Kind::Write) }, now)
+            Message::Write { token, address, .. } => {
+                let address = address.wrapping_add(u64::from(gone));
+                Header { flags, token, address, length: now, ..Header::new(Kind::Write) }
             }
             Message::Send { solicited, invalidate, immediate, .. } => {
                 let (of_send, address) = send_fields(solicited, invalidate, immediate);
                 let flags = flags | of_send;
-                (Header { flags, address, length: now, ..Header::new(Kind::Send) }, now)
+                Header { flags, address, length: now, ..Header::new(Kind::Send) }
             }
+            // Each is one record.
+            Message::Read { .. } | Message::Atomic { .. } => return None,
         };
-        let frame = self.record_with((header, word), payload, size);
+        let frame = self.record(header, Payload::Message { id, offset: gone }, now);
         if let Some(current) = &mut self.outbound.current {
             current.gone += now;
             if last {
@@ -425,22 +432,6 @@ impl Channel {
             }
         }
         Some(frame)
-    }
-
-    fn atomic_frame(&mut self, id: MessageId, token: u32, address: u64, change: Atomic) -> Frame {
-        let (detail, operands) = record::operands(change);
-        let record = self.outbound.records;
-        self.outbound.records += 1;
-        self.outbound.reads.push_back(Reading { id, record, awaits: Awaits::Word });
-        self.outbound.current = None;
-        let (ack, length) = (self.ack_word(), record::OPERANDS as u32);
-        let header = Header { detail, token, address, length, ack, ..Header::new(Kind::Atomic) };
-        // The operands travel as a part of the header: they are no bytes of the engine's.
-        let mut bytes = [0; HEADER + record::OPERANDS];
-        let (head, rest) = bytes.split_at_mut(HEADER);
-        head.copy_from_slice(&record::to_bytes(header.words()));
-        rest.copy_from_slice(&operands);
-        frame(&bytes, Payload::Message { id, offset: 0 }, 0, true)
     }
 
     /// The payload of the last frame could not be supplied: its record never was.
@@ -463,4 +454,4 @@ impl Channel {
 }
 
 // Every record but those that carry text fits one header.
-const _: () = assert!(HEADER + WORD <= MAX_HEADER);
+const _: () = assert!(HEADER + record::OPERANDS <= MAX_HEADER && WORD <= record::OPERANDS);
