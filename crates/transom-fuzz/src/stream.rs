@@ -25,6 +25,8 @@ pub const PEER_TO_PEER: u8 = 16;
 pub const SILENT: u8 = 32;
 /// This side fails in the end.
 pub const FAIL: u8 = 64;
+/// A word of this side's front is told, and the peer's is asked for.
+pub const WORD: u8 = 128;
 
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 

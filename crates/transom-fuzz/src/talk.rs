@@ -103,6 +103,7 @@ fn config(role: Role, a: u8, b: u8) -> Config {
         common: transom_wire::Config { ack_limit, ..transom_wire::Config::new(role) },
         checksum: a & 1 != 0,
         extension: a & 2 == 0,
+        asks_front_word: b & 32 != 0,
         peer_to_peer,
         revision: if older { Revision::One } else { Revision::Two },
         preferred_ready: if a & 16 != 0 { Ready::Write } else { Ready::Read },
@@ -121,6 +122,12 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
     let mut clean = true;
     let private = input.byte().unwrap_or(0);
     (ends[0].shared, ends[1].shared) = (private & 1 != 0, private & 2 != 0);
+    let words = [0x1111_1111, 0x2222_2222];
+    if private & 4 != 0 {
+        for (end, word) in ends.iter_mut().zip(words) {
+            end.wire.set_front_word(word);
+        }
+    }
     let private = vec![0x5A; usize::from(private)];
     ends[0].wire.connect(now, limits, &private).unwrap();
     while let Some(step) = input.byte() {
@@ -197,6 +204,9 @@ fn run<W: Wire + Debug>(active: W, passive: W, limits: ReadLimits, mut input: In
     }
     let [one, other] = &mut ends;
     if clean {
+        let known = [&*one, other].map(|end| end.wire.peer_front_word());
+        assert!(known[0].is_none_or(|word| word == words[1]), "{known:?}");
+        assert!(known[1].is_none_or(|word| word == words[0]), "{known:?}");
         let faults = (&one.fault, &other.fault);
         assert!(faults == (&None, &None), "{faults:?}");
     }

@@ -140,7 +140,7 @@ impl Model {
     /// A guest among the last few says something.
     fn say(&mut self, back: u8, input: &mut Input<'_>) {
         let [form, which] = [(); 2].map(|()| input.byte().unwrap_or(0));
-        let mut bytes = [&b"TRANSOM5"[..], &nonce(which), &[form >> 7]].concat();
+        let mut bytes = [&b"TRANSOM6"[..], &nonce(which), &[form >> 7]].concat();
         match form % 8 {
             0 => bytes.truncate(usize::from(input.byte().unwrap_or(0)) % 26),
             1 => bytes[usize::from(which) % 25] ^= input.byte().unwrap_or(1),
@@ -155,7 +155,7 @@ impl Model {
         }
         known.said = true;
         let right = bytes.len() >= 25
-            && bytes[..8] == *b"TRANSOM5"
+            && bytes[..8] == *b"TRANSOM6"
             && (bytes[24] == 1 || bytes[24] == 0)
             && (known.who == PeerUser::SameUser || bytes[24] == 1);
         if right {

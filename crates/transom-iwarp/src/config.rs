@@ -54,6 +54,9 @@ pub struct Config {
     pub checksum: bool,
     /// Offer, or accept, Transom's extension.
     pub extension: bool,
+    /// Passive side: ask a Transom that has a word of its front to tell for it, before its Request is
+    /// shown.
+    pub asks_front_word: bool,
     /// Active side, revision 2: ask for a ready-to-receive frame (A).
     pub peer_to_peer: bool,
     /// Passive side: the ready-to-receive frame to choose when the peer offers it.
@@ -92,6 +95,7 @@ impl Config {
             revision: Revision::Two,
             checksum: true,
             extension: true,
+            asks_front_word: false,
             peer_to_peer: true,
             preferred_ready: Ready::Read,
             fence: FIRST_WORD,

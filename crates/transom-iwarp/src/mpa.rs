@@ -28,6 +28,14 @@ pub const NO_READS: u8 = 0x01;
 /// Reserved by the RFC: a Reply of ours that accepts it. A different bit from [`OFFER`], because
 /// siw mirrors the Request's (iW 9.3).
 pub const ACCEPT: u8 = 0x02;
+/// Of a Request that offers the extension: its sender answers a [`QUESTION`].
+pub const ANSWERS: u8 = ACCEPT;
+/// Of a Reply that accepts the extension, to a Request with [`ANSWERS`]: the private data begins with a word of
+/// its sender's front.
+pub const TELLS: u8 = NO_READS;
+/// A passive side's question to a Transom, in front of its Reply: the answer is the Request once more, whose
+/// private data begins with a word of its sender's front.
+pub const QUESTION: [u8; 16] = *b"MPA ID Ask Frame";
 
 /// Which of the two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +100,8 @@ pub enum Malformed {
     PrivateLength(u16),
     /// S is set, but the enhanced word does not fit.
     ShortEnhanced,
+    /// The private data is to begin with a word of the sender's front, and is shorter.
+    ShortWord,
 }
 
 impl StartUp<'_> {
@@ -142,6 +152,14 @@ impl StartUp<'_> {
         out.extend_from_slice(&length.to_be_bytes());
         out.extend_from_slice(word);
         out.extend_from_slice(private);
+    }
+
+    /// The frame's bytes.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + 4 + self.private.len());
+        self.write(&mut bytes);
+        bytes
     }
 
     /// Whether `flag` is set.

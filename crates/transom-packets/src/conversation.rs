@@ -75,12 +75,14 @@ impl Conversation {
         }
     }
 
-    /// How much of a frame to keep. The first one of each side says what the others look like.
+    /// How much of a frame to keep. The first one of start-up of each side says what the others look like.
     fn learn(&mut self, from: usize, frame: &[u8], limit: usize) -> Kept {
-        if self.flows[from].start_up.is_empty() {
-            if fpdu::start_up(frame).is_some() {
-                self.flows[from].start_up = frame.to_vec();
-            }
+        let is_start_up = fpdu::start_up(frame).is_some();
+        let is_first = self.flows[from].start_up.is_empty();
+        if is_start_up && is_first {
+            self.flows[from].start_up = frame.to_vec();
+        }
+        if is_start_up || is_first {
             return fpdu::keep_of_start_up(frame, limit);
         }
         if fpdu::wants_markers(&self.flows[1 - from].start_up) {

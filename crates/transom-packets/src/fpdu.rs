@@ -6,7 +6,7 @@
 
 use transom_iwarp::ddp::{Segment, TAGGED};
 use transom_iwarp::fpdu::{self, CRC, LENGTH};
-use transom_iwarp::mpa::{Kind, MARKERS, StartUp};
+use transom_iwarp::mpa::{Kind, MARKERS, QUESTION, StartUp};
 use transom_iwarp::rdmap::{self, Opcode};
 
 /// The part of a frame that is kept.
@@ -58,6 +58,9 @@ pub(crate) fn keep_among_markers(frame: &[u8], limit: usize) -> Kept {
 
 /// Bytes to keep of a start-up frame, whose private data is the program's.
 pub(crate) fn keep_of_start_up(frame: &[u8], limit: usize) -> Kept {
+    if *frame == QUESTION {
+        return Kept::Whole;
+    }
     let Some((parsed, _)) = start_up(frame) else { return Kept::Truncated(limit) };
     match parsed.private.get(..limit) {
         Some(private) if private.len() < parsed.private.len() => {

@@ -124,7 +124,8 @@ impl Recorder {
         pieces.extend_from_slice(bytes);
         let begun = match framing {
             Framing::Records => !records::is_whole(pieces),
-            Framing::Fpdus if end.seen[from] == 0 => fpdu::is_start_up_begun(pieces),
+            Framing::Fpdus if fpdu::is_start_up_begun(pieces) => true,
+            Framing::Fpdus if end.seen[from] == 0 || fpdu::start_up(pieces).is_some() => false,
             // A frame that is sent is whole, with its markers.
             Framing::Fpdus => !outbound && fpdu::is_begun(pieces),
         };

@@ -211,7 +211,7 @@ fn start_up(header: &Header, private: &[u8]) -> Vec<u8> {
         send: false,
         write: ready,
         read: false,
-        ird: limit(header.address),
+        ird: limit(u64::from(header.inbound())),
         ord: limit(u64::from(header.token)),
     };
     let flags = flag | mpa::CHECKSUM | mpa::ENHANCED;

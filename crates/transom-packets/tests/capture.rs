@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use transom_iwarp::ddp::Target;
+use transom_iwarp::{fpdu, mpa, rdmap};
 use transom_packets::{About, Batch, EndId, Files, MEMORY, Recorder, Settings, Writer};
 use transom_process::record::{self, Header, Kind, LAST};
 use transom_testing::tshark;
@@ -414,4 +416,53 @@ fn a_full_disk_costs_packets_that_are_counted_and_never_half_of_one() {
     sound(&path);
     let Some(frames) = tshark(&path, "frame", &["frame.number"]) else { return };
     assert_eq!(frames.len() as u64, packets - lost);
+}
+
+/// Start-up of two Transoms whose fronts tell each other a word: a question, and the Request once more, each a packet of
+/// its own; what follows is cut as it always is.
+#[test]
+fn a_question_in_start_up_is_no_part_of_a_frame() {
+    let (local, peer) = addresses(false);
+    let start_up = |kind, flags, private: &[u8]| {
+        mpa::StartUp { kind, flags: flags | mpa::CHECKSUM, revision: 1, enhanced: None, private }
+            .to_vec()
+    };
+    let request = start_up(mpa::Kind::Request, mpa::OFFER | mpa::ANSWERS, b"secret");
+    let told = start_up(mpa::Kind::Request, mpa::OFFER | mpa::ANSWERS, b"wordsecret");
+    let reply = start_up(mpa::Kind::Reply, mpa::ACCEPT | mpa::TELLS, b"wordsecret");
+    let target = Target::Tagged { stag: 7, offset: 0x1000 };
+    let segment = rdmap::segment(rdmap::Opcode::Write, true, target);
+    let ulpdu = [segment.header().as_ref(), &[0xA5; 100]].concat();
+    let mut write = u16::try_from(ulpdu.len()).unwrap().to_be_bytes().to_vec();
+    write.extend(ulpdu);
+    fpdu::seal(&mut write, 0, true);
+    let mut recorder = recorder(Some(0), None);
+    let end = recorder.open(local, peer);
+    let frames = [
+        (true, &request),
+        (false, &mpa::QUESTION.to_vec()),
+        (true, &told),
+        (false, &reply),
+        (true, &write),
+        (true, &write),
+    ];
+    for (at, (outbound, frame)) in (1..).zip(frames) {
+        // Start-up frames leave in pieces.
+        let piece = if outbound && frame != &write { 9 } else { frame.len() };
+        for piece in frame.chunks(piece) {
+            recorder.frame(end, outbound, Framing::Fpdus, at * SECOND, piece);
+        }
+    }
+    recorder.close(end, 9 * SECOND);
+    let file = file(&mut recorder);
+    let bytes = std::fs::read(&file).unwrap();
+    let count = |text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
+    assert_eq!(count(b"secret"), 0, "private data is payload");
+    assert_eq!(count(b"MPA ID Req Frame"), 2);
+    assert_eq!(count(b"MPA ID Ask Frame"), 1);
+    assert_eq!(count(b"MPA ID Rep Frame"), 1);
+    let fields = ["iwarp_ddp.tagged_offset", "iwarp_mpa.crc_check"];
+    let Some(seen) = tshark(&file, "iwarp_mpa.fpdu", &fields) else { return };
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen.iter().all(|frame| frame[0] == "0x0000000000001000" && !frame[1].is_empty()));
 }

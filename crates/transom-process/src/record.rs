@@ -5,9 +5,9 @@
 //! | 0 | 0-31 | the ring's lap (0 outside a ring) |
 //! |   | 32-39 | kind |
 //! |   | 40-47 | flags |
-//! |   | 48-63 | detail: what a refusal refuses; or what an atomic does; or the byte of a front |
+//! |   | 48-63 | detail: what a refusal refuses; or what an atomic does; or whether there is a word of a front |
 //! | 1 | all | the acknowledgement that rides along |
-//! | 2 | all | address; or the token to invalidate; or the immediate data of a Send; or a position; or a limit; or a word |
+//! | 2 | all | address; or the token to invalidate; or the immediate data of a Send; or a position; or a limit, and above it the word of a front; or a word |
 //! | 3 | 0-31 | token; or a limit; or the number of a shared receive queue |
 //! |   | 32-63 | length |
 //!
@@ -186,20 +186,8 @@ pub(crate) fn kind_of(first: u64) -> u64 {
     first >> 32
 }
 
-/// Of a Request or Reply: its detail has a byte of its sender's front.
-const FRONT: u16 = 1 << 8;
-
-/// The detail of a Request or Reply with this byte of its sender's front.
-#[must_use]
-pub fn front_detail(byte: Option<u8>) -> u16 {
-    byte.map_or(0, |byte| FRONT | u16::from(byte))
-}
-
-/// The byte of its sender's front that a Request or Reply has in its detail. One of an earlier version has none.
-#[must_use]
-pub fn read_front_detail(detail: u16) -> Option<u8> {
-    (detail & FRONT != 0).then_some(detail as u8)
-}
+/// Of a Request or Reply: above the limit in its address is a word of its sender's front.
+const FRONT: u16 = 1;
 
 /// A header, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +245,25 @@ impl Header {
             token: part(last, 0),
             length: part(last, 32),
         })
+    }
+
+    /// Of a Request or Reply: with the inbound read limit, and the word of its sender's front if it has one.
+    #[must_use]
+    pub fn with_front_word(self, inbound: u32, word: Option<u32>) -> Header {
+        let address = u64::from(inbound) | u64::from(word.unwrap_or(0)) << 32;
+        Header { detail: if word.is_some() { FRONT } else { 0 }, address, ..self }
+    }
+
+    /// Of a Request or Reply: the word of its sender's front, if there is one.
+    #[must_use]
+    pub fn front_word(&self) -> Option<u32> {
+        (self.detail & FRONT != 0).then_some((self.address >> 32) as u32)
+    }
+
+    /// Of a Request or Reply: the inbound read limit.
+    #[must_use]
+    pub fn inbound(&self) -> u32 {
+        self.address as u32
     }
 
     /// Bytes of payload behind it.
@@ -424,12 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn the_byte_of_a_front_is_known_from_none() {
-        for byte in [0, 1, 0x3A, u8::MAX] {
-            assert_eq!(read_front_detail(front_detail(Some(byte))), Some(byte));
+    fn the_word_of_a_front_is_known_from_none_and_leaves_the_limit_alone() {
+        for word in [None, Some(0), Some(1), Some(u32::MAX)] {
+            for inbound in [0, 16, u32::MAX] {
+                let header = Header::new(Kind::Request).with_front_word(inbound, word);
+                let header = Header::from_words(header.words()).unwrap();
+                assert_eq!((header.inbound(), header.front_word()), (inbound, word));
+            }
         }
-        assert_eq!(front_detail(None), 0, "as a version that knows of none has it");
-        assert_eq!(read_front_detail(0), None);
     }
 
     #[test]

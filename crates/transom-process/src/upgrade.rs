@@ -31,7 +31,7 @@ pub const QUESTION: usize = ASK.len() + NONCE;
 const ANSWER: [u8; 15] = *b"Transom process";
 /// An offer: this, the nonce, and whether other users may share. The figure is that of the layout and of who hands
 /// over: a side with another one sees no offer, and takes TCP.
-const MAGIC: [u8; 8] = *b"TRANSOM5";
+const MAGIC: [u8; 8] = *b"TRANSOM6";
 
 /// The first bytes of an active side on its TCP connection, once it has made its offer.
 #[must_use]

@@ -69,12 +69,12 @@ impl StartUp for Spy {
         self.wire.on_deadline(now)
     }
 
-    fn set_front_byte(&mut self, byte: u8) {
-        self.wire.set_front_byte(byte);
+    fn set_front_word(&mut self, word: u32) {
+        self.wire.set_front_word(word);
     }
 
-    fn peer_front_byte(&self) -> Option<u8> {
-        self.wire.peer_front_byte()
+    fn peer_front_word(&self) -> Option<u32> {
+        self.wire.peer_front_word()
     }
 
     fn framing(&self) -> Framing {

@@ -158,6 +158,7 @@ impl Context {
         };
         let options = raw::Options {
             dialect: &dialect::VERBS,
+            asks_front_word: true,
             events: Some(raw::EventSink(Arc::new(sink))),
             largest_region: limits::REGION,
             largest_transfer: u64::from(limits::MESSAGE),

@@ -53,12 +53,12 @@ pub trait StartUp {
     /// `private` is longer than the wire carries: then nothing has changed.
     fn connect(&mut self, now: Time, limits: ReadLimits, private: &[u8]) -> Result<(), SetupError>;
 
-    /// A byte of this side's front, which comes to the peer's with the connection request or the acceptance, if
-    /// the wire has a place for it. Called before [`connect`](StartUp::connect) or [`accept`](StartUp::accept).
-    fn set_front_byte(&mut self, byte: u8);
+    /// A word of this side's front, which comes to the peer's with the connection request or the acceptance if
+    /// both are Transoms. Called before [`connect`](StartUp::connect) or [`accept`](StartUp::accept).
+    fn set_front_word(&mut self, word: u32);
 
-    /// The byte of the peer's front, once its request or acceptance has come; `None`: none came with that.
-    fn peer_front_byte(&self) -> Option<u8>;
+    /// The word of the peer's front, once its request or acceptance has come; `None`: none came with that.
+    fn peer_front_word(&self) -> Option<u32>;
 
     /// Passive side, after [`Event::ConnectRequest`]: queue the acceptance.
     ///

@@ -153,8 +153,8 @@ pub struct Connection {
     phase: ConnectionPhase,
     attention: Attention,
     execution: Option<Execution>,
-    /// The byte of this side's front for the peer's ([`set_front_byte`](transom_wire::StartUp::set_front_byte)).
-    front_byte: Option<u8>,
+    /// The word of this side's front for the peer's ([`set_front_word`](transom_wire::StartUp::set_front_word)).
+    front_word: Option<u32>,
     facts: Option<Facts>,
     ended: Option<End>,
     /// The message that is refused as soon as nothing is owed before it.
@@ -217,7 +217,7 @@ impl Connection {
             phase: ConnectionPhase::Setup,
             attention: Attention::NEW,
             execution: None,
-            front_byte: None,
+            front_word: None,
             facts: None,
             ended: None,
             refused: None,
@@ -290,17 +290,17 @@ impl Connection {
         &mut *self.wire
     }
 
-    /// Have a byte of this side's front come to the peer's with the request or the acceptance, if the wire has a
-    /// place for it. Before either.
-    pub fn set_front_byte(&mut self, byte: u8) {
-        self.front_byte = Some(byte);
-        self.wire.set_front_byte(byte);
+    /// Have a word of this side's front come to the peer's with the request or the acceptance, if both are
+    /// Transoms. Before either.
+    pub fn set_front_word(&mut self, word: u32) {
+        self.front_word = Some(word);
+        self.wire.set_front_word(word);
     }
 
-    /// The byte of the peer's front, once its request or acceptance has come; `None`: none came with that.
+    /// The word of the peer's front, once its request or acceptance has come; `None`: none came with that.
     #[must_use]
-    pub fn peer_front_byte(&self) -> Option<u8> {
-        self.wire.peer_front_byte()
+    pub fn peer_front_word(&self) -> Option<u32> {
+        self.wire.peer_front_word()
     }
 
     /// Active side, once the link exists: ask the peer.
@@ -334,8 +334,8 @@ impl Connection {
             return Err(Status::InvalidState);
         }
         self.wire = wire;
-        if let Some(byte) = self.front_byte {
-            self.wire.set_front_byte(byte);
+        if let Some(word) = self.front_word {
+            self.wire.set_front_word(word);
         }
         self.told_receives = None;
         self.announce(cx);

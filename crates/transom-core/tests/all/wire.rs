@@ -70,9 +70,9 @@ impl StartUp for Script {
         Ok(())
     }
 
-    fn set_front_byte(&mut self, _: u8) {}
+    fn set_front_word(&mut self, _: u32) {}
 
-    fn peer_front_byte(&self) -> Option<u8> {
+    fn peer_front_word(&self) -> Option<u32> {
         None
     }
 

@@ -151,21 +151,21 @@ impl Connector {
         conn.connect(qp, Some(peer), limits, private, sink).map_err(|s| self.failed(s, "connect"))
     }
 
-    /// Have a byte of this side's front come to the peer's with the next [`Connector::connect`] or
-    /// [`Connector::accept`], where there is a place for it: between two Transoms over shared memory. Start-up
-    /// over TCP has none (RFC 5044 7.1).
+    /// Have a word of this side's front come to the peer's with the next [`Connector::connect`] or
+    /// [`Connector::accept`], if both are Transoms. Over TCP a request brings it to a peer that
+    /// [asks](crate::raw::Options::asks_front_word), and private data of a connect or an accept has four bytes less.
     ///
     /// # Errors
     /// `Forked` in a forked child.
-    pub fn set_front_byte(&self, byte: u8) -> Result<()> {
-        self.conn()?.set_front_byte(byte);
+    pub fn set_front_word(&self, word: u32) -> Result<()> {
+        self.conn()?.set_front_word(word);
         Ok(())
     }
 
-    /// The byte of the peer's front, while the connection lasts; `None`: none came with its request or acceptance.
+    /// The word of the peer's front, while the connection lasts; `None`: none came with its request or acceptance.
     #[must_use]
-    pub fn peer_front_byte(&self) -> Option<u8> {
-        self.conn().ok()?.peer_front_byte()
+    pub fn peer_front_word(&self) -> Option<u32> {
+        self.conn().ok()?.peer_front_word()
     }
 
     /// Begin to connect to itself, at the address it is bound to: the queue pair that [joins](Connector::join)

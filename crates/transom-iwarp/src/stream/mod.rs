@@ -22,7 +22,7 @@ use acks::Acks;
 use failure::{Blamed, LastWords};
 use inbound::Inbound;
 use outbound::Outbound;
-use setup::RequestTerms;
+use setup::{RequestTerms, Words};
 
 /// An iWARP connection as a [`Wire`](transom_wire::Wire): bytes in, events out; messages in, frames out.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct Stream {
     asked: RequestTerms,
     /// A start-up frame on its way out, and how much of it has gone.
     start_up: (Vec<u8>, usize),
+    /// There are none on most streams.
+    words: Option<Box<Words>>,
     /// No frame before this moment, or one of the peer's (iW L1, iW 1.2 rule 4).
     held: Option<Time>,
     /// Active side: when a peer that has said nothing is to be woken up (iW L1).
@@ -129,6 +131,7 @@ impl Stream {
             },
             asked: RequestTerms::default(),
             start_up: (Vec::new(), 0),
+            words: None,
             held: None,
             nudge: Nudge::default(),
             heard: false,
@@ -290,11 +293,12 @@ impl StartUp for Stream {
         Ok(())
     }
 
-    /// The start-up frames have no place for one: what is not theirs is the program's private data.
-    fn set_front_byte(&mut self, _byte: u8) {}
+    fn set_front_word(&mut self, word: u32) {
+        self.words.get_or_insert_default().own = Some(word);
+    }
 
-    fn peer_front_byte(&self) -> Option<u8> {
-        None
+    fn peer_front_word(&self) -> Option<u32> {
+        self.words.as_ref()?.peers
     }
 
     fn framing(&self) -> Framing {

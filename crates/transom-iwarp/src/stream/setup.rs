@@ -24,9 +24,46 @@ impl RequestTerms {
     }
 }
 
+/// The words of both fronts, which only Transoms tell each other. A Request is written before it is known what the
+/// peer is, so that the passive side asks.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub(super) own: Option<u32>,
+    pub(super) peers: Option<u32>,
+    exchange: Exchange,
+}
+
+impl Words {
+    /// The peer's word in front of its private data, and what is the program's; `None`: there is none.
+    fn take<'b>(&mut self, private: &'b [u8]) -> Option<&'b [u8]> {
+        let (word, rest) = private.split_first_chunk()?;
+        self.peers = Some(u32::from_be_bytes(*word));
+        Some(rest)
+    }
+}
+
+/// How far the question is.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Exchange {
+    /// None is expected.
+    #[default]
+    None,
+    /// Active side: the Request with the word, for a peer that asks.
+    Answer(Vec<u8>),
+    /// Passive side: the Request has come, and its sender was asked.
+    Asked,
+}
+
 /// Bytes of private data that a start-up frame carries.
-fn room(enhanced: bool) -> usize {
-    mpa::MAX_PRIVATE - if enhanced { 4 } else { 0 }
+fn room(enhanced: bool, word: bool) -> usize {
+    mpa::MAX_PRIVATE - if enhanced { 4 } else { 0 } - if word { WORD } else { 0 }
+}
+
+/// Bytes of a word in front of private data.
+const WORD: usize = 4;
+
+fn with_word(word: u32, private: &[u8]) -> Vec<u8> {
+    [&word.to_be_bytes(), private].concat()
 }
 
 /// A read limit as it travels.
@@ -42,8 +79,7 @@ impl Stream {
     }
 
     fn queue_start_up(&mut self, frame: &StartUp<'_>) {
-        self.start_up = (Vec::with_capacity(mpa::HEADER + 4 + frame.private.len()), 0);
-        frame.write(&mut self.start_up.0);
+        self.start_up = (frame.to_vec(), 0);
     }
 
     // ---- active side --------------------------------------------------------------------------
@@ -55,7 +91,8 @@ impl Stream {
         private: &[u8],
     ) -> Result<(), SetupError> {
         let two = self.config.revision == Revision::Two;
-        self.handshake.request(now, private, room(two))?;
+        let word = self.own_word().filter(|_| self.config.extension);
+        self.handshake.request(now, private, room(two, word.is_some()))?;
         let limits = self.handshake.capped(limits);
         if self.config.common.role == Role::Itself {
             self.agree_with_itself(limits);
@@ -75,6 +112,7 @@ impl Stream {
         let flags = if self.config.checksum { mpa::CHECKSUM } else { 0 }
             | if two { mpa::ENHANCED } else { 0 }
             | if self.config.extension { mpa::OFFER } else { 0 }
+            | if word.is_some() { mpa::ANSWERS } else { 0 }
             | if self.config.extension && limits.inbound == 0 { mpa::NO_READS } else { 0 };
         let enhanced = two.then(|| Enhanced {
             peer_to_peer: self.config.peer_to_peer,
@@ -85,7 +123,12 @@ impl Stream {
             ord: wire_limit(self.agreed.ord),
         });
         let revision = if two { 2 } else { 1 };
-        self.queue_start_up(&StartUp { kind: Kind::Request, flags, revision, enhanced, private });
+        let request = StartUp { kind: Kind::Request, flags, revision, enhanced, private };
+        if let Some(word) = word {
+            let answer = StartUp { private: &with_word(word, private), ..request };
+            self.words.get_or_insert_default().exchange = Exchange::Answer(answer.to_vec());
+        }
+        self.queue_start_up(&request);
         Ok(())
     }
 
@@ -106,12 +149,20 @@ impl Stream {
         now: Time,
         bytes: &'b [u8],
     ) -> Result<Decoded<'b>, Violation> {
+        if bytes.starts_with(&mpa::QUESTION)
+            && let Some(words) = &mut self.words
+            && let Exchange::Answer(answer) = std::mem::take(&mut words.exchange)
+        {
+            self.start_up = (answer, 0);
+            return Ok(Decoded::of(mpa::QUESTION.len(), None));
+        }
         let (reply, consumed) = match StartUp::parse(bytes, Kind::Reply) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return Ok(Decoded::NOTHING),
+            Err(_) if self.is_question_begun(bytes) => return Ok(Decoded::NOTHING),
             Err(malformed) => return Err(self.malformed(malformed)),
         };
-        let private = reply.private;
+        let mut private = reply.private;
         if reply.has(mpa::REJECT) {
             self.end();
             return Ok(Decoded::of(consumed, Some(Event::Rejected { private })));
@@ -130,6 +181,15 @@ impl Stream {
         // A Reply with the offer's bit comes from a peer that mirrors what it does not know.
         agreed.extension =
             self.config.extension && reply.has(mpa::ACCEPT) && !reply.has(mpa::OFFER);
+        if let Some(words) = &mut self.words {
+            words.exchange = Exchange::None;
+            if agreed.extension && reply.has(mpa::TELLS) {
+                let Some(rest) = words.take(private) else {
+                    return Err(self.malformed(Malformed::ShortWord));
+                };
+                private = rest;
+            }
+        }
         self.markers = reply.has(mpa::MARKERS).then(Markers::default);
         let fault = reply.enhanced.and_then(|word| self.agree_as_initiator(word));
         self.settle_verdicts(two);
@@ -141,6 +201,13 @@ impl Stream {
         self.handshake.on_reply();
         let limits = self.agreed.limits;
         Ok(Decoded::of(consumed, Some(Event::Accepted { limits, private })))
+    }
+
+    /// The first bytes of a question that may still come.
+    fn is_question_begun(&self, bytes: &[u8]) -> bool {
+        let words = self.words.as_deref();
+        let answers = words.is_some_and(|words| matches!(words.exchange, Exchange::Answer(_)));
+        answers && mpa::QUESTION.starts_with(bytes)
     }
 
     /// RFC 6581 9.1, 9.2, seen from the initiator.
@@ -198,12 +265,24 @@ impl Stream {
             Ok(None) => return Ok(Decoded::NOTHING),
             Err(malformed) => return Err(self.malformed(malformed)),
         };
-        let private = request.private;
+        let mut private = request.private;
         self.asked = RequestTerms {
             revision: request.revision,
             flags: request.flags,
             enhanced: request.enhanced,
         };
+        if self.config.asks_front_word && self.takes_word() {
+            let words = self.words.get_or_insert_default();
+            if words.exchange != Exchange::Asked {
+                words.exchange = Exchange::Asked;
+                self.start_up = (mpa::QUESTION.to_vec(), 0);
+                return Ok(Decoded::of(consumed, None));
+            }
+            let Some(rest) = words.take(private) else {
+                return Err(self.malformed(Malformed::ShortWord));
+            };
+            private = rest;
+        }
         self.handshake.on_request();
         let limits = self.offered();
         Ok(Decoded::of(consumed, Some(Event::ConnectRequest { limits, private })))
@@ -211,6 +290,15 @@ impl Stream {
 
     fn takes_extension(&self) -> bool {
         self.config.extension && self.asked.has(mpa::OFFER)
+    }
+
+    fn own_word(&self) -> Option<u32> {
+        self.words.as_ref()?.own
+    }
+
+    /// The sender of the Request asks for a word of this side's front, and has one of its own.
+    fn takes_word(&self) -> bool {
+        self.takes_extension() && self.asked.has(mpa::ANSWERS)
     }
 
     /// The offer of the Request, seen from here, without hidden slots of either side.
@@ -233,7 +321,8 @@ impl Stream {
         limits: ReadLimits,
         private: &[u8],
     ) -> Result<(), SetupError> {
-        self.handshake.reply(now, private, room(self.asked.enhanced.is_some()))?;
+        let word = self.own_word().filter(|_| self.takes_word());
+        self.handshake.reply(now, private, room(self.asked.enhanced.is_some(), word.is_some()))?;
         let limits = self.handshake.capped(limits);
         self.agreed.revision = if self.asked.revision >= 2 { Revision::Two } else { Revision::One };
         self.agreed.checksum = self.config.checksum || self.asked.has(mpa::CHECKSUM);
@@ -247,8 +336,11 @@ impl Stream {
         self.measure();
         let flags = if self.agreed.checksum { mpa::CHECKSUM } else { 0 }
             | if enhanced.is_some() { mpa::ENHANCED } else { 0 }
-            | if self.agreed.extension { mpa::ACCEPT } else { 0 };
+            | if self.agreed.extension { mpa::ACCEPT } else { 0 }
+            | if word.is_some() { mpa::TELLS } else { 0 };
         let revision = self.asked.revision;
+        let told = word.map(|word| with_word(word, private));
+        let private = told.as_deref().unwrap_or(private);
         self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
         let speaks_first = enhanced.is_some_and(|word| word.peer_to_peer) || self.agreed.extension;
         if !speaks_first {
@@ -289,7 +381,7 @@ impl Stream {
 
     pub(super) fn send_reject(&mut self, private: &[u8]) -> Result<(), SetupError> {
         let enhanced = self.asked.enhanced;
-        self.handshake.reject(private, room(enhanced.is_some()))?;
+        self.handshake.reject(private, room(enhanced.is_some(), false))?;
         let checksum = self.config.checksum || self.asked.has(mpa::CHECKSUM);
         let flags = mpa::REJECT
             | if checksum { mpa::CHECKSUM } else { 0 }
@@ -321,6 +413,9 @@ impl Stream {
             ),
             Malformed::ShortEnhanced => {
                 ("RFC 6581 9", "enhanced start-up without the 4 bytes of its read limits".into())
+            }
+            Malformed::ShortWord => {
+                ("RFC 5044 7.1.1", "a start-up frame without the word that it promises".into())
             }
         };
         self.silent(Blame::Peer, rule, detail)

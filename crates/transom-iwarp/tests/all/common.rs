@@ -415,6 +415,11 @@ impl Pair {
         let Pair { active: a, passive: p } = self;
         a.wire.connect(a.now, active, b"hello").unwrap();
         p.feed(&a.talk());
+        let question = p.talk();
+        if !question.is_empty() {
+            a.feed(&question);
+            p.feed(&a.talk());
+        }
         assert!(matches!(p.got[..], [Got::Request { .. }]), "{:?} {:?}", p.got, p.violation);
         p.wire.accept(p.now, passive, b"welcome").unwrap();
         a.feed(&p.talk());

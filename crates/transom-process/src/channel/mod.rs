@@ -36,9 +36,9 @@ pub struct Channel {
     limits: ReadLimits,
     /// The peer takes immediate data and atomics.
     extended: bool,
-    /// The bytes of this side's front and of the peer's, where they have any.
-    front_byte: Option<u8>,
-    peer_front_byte: Option<u8>,
+    /// The words of this side's front and of the peer's, where they have any.
+    front_word: Option<u32>,
+    peer_front_word: Option<u32>,
     /// The last call of `decode` left the beginning of a record over.
     cut: bool,
     inbound: Inbound,
@@ -55,8 +55,8 @@ impl Channel {
             handshake: Handshake::new(config, now),
             limits: ReadLimits::default(),
             extended: false,
-            front_byte: None,
-            peer_front_byte: None,
+            front_word: None,
+            peer_front_word: None,
             cut: false,
             inbound: Inbound::default(),
             outbound: Outbound::default(),
@@ -92,12 +92,12 @@ impl StartUp for Channel {
         self.send_request(now, limits, bytes)
     }
 
-    fn set_front_byte(&mut self, byte: u8) {
-        self.front_byte = Some(byte);
+    fn set_front_word(&mut self, word: u32) {
+        self.front_word = Some(word);
     }
 
-    fn peer_front_byte(&self) -> Option<u8> {
-        self.peer_front_byte
+    fn peer_front_word(&self) -> Option<u32> {
+        self.peer_front_word
     }
 
     fn accept(&mut self, now: Time, limits: ReadLimits, bytes: &[u8]) -> Result<(), SetupError> {

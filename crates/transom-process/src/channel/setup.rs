@@ -9,10 +9,8 @@ impl Channel {
     fn send_limits(&mut self, kind: Kind, limits: ReadLimits, private: &[u8]) {
         let header = Header {
             flags: record::EXTENDED,
-            detail: record::front_detail(self.front_byte),
-            address: u64::from(limits.inbound),
             token: limits.outbound,
-            ..Header::new(kind)
+            ..Header::new(kind).with_front_word(limits.inbound, self.front_word)
         };
         self.outbound.queue_control(header, private);
     }
@@ -37,7 +35,7 @@ impl Channel {
             return Event::Rejected { private };
         }
         self.extended = header.has(record::EXTENDED);
-        self.peer_front_byte = record::read_front_detail(header.detail);
+        self.peer_front_word = header.front_word();
         self.limits = self.limits.within(limits_of(header).mirrored());
         self.handshake.on_reply();
         Event::Accepted { limits: self.limits, private }
@@ -59,7 +57,7 @@ impl Channel {
 
     pub(super) fn on_request<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
         self.extended = header.has(record::EXTENDED);
-        self.peer_front_byte = record::read_front_detail(header.detail);
+        self.peer_front_word = header.front_word();
         self.limits = self.handshake.capped(limits_of(header).mirrored());
         self.handshake.on_request();
         Event::ConnectRequest { limits: self.limits, private }
@@ -126,6 +124,5 @@ impl Channel {
 }
 
 fn limits_of(header: &Header) -> ReadLimits {
-    let inbound = u32::try_from(header.address).unwrap_or(u32::MAX);
-    ReadLimits { inbound, outbound: header.token }
+    ReadLimits { inbound: header.inbound(), outbound: header.token }
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use transom_engine::{EndReason, Status, raw};
 
-use super::{ACCEPT_DATA, Id, Parameters, REJECT_DATA, Retries, State, alias, padded, plain, port};
+use super::{
+    ACCEPT_DATA, Id, Parameters, REJECT_DATA, Retries, State, Word, alias, padded, plain, port,
+};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
@@ -76,10 +78,13 @@ impl Id {
                 id.answered(&connector, status, data, since);
             }
         });
-        let retries = self.lock().parameters.retries();
+        let word = {
+            let inner = self.lock();
+            inner.parameters.word(inner.joined.upgrade().as_deref())
+        };
         let begun = connector
             .bind(local)
-            .and_then(|()| connector.set_front_byte(retries.to_byte()))
+            .and_then(|()| connector.set_front_word(word.to_bits()))
             .and_then(|()| connector.connect(None, peer, limits, &private, sink));
         if let Err(error) = begun {
             self.failed(error.status, Vec::new());
@@ -97,7 +102,7 @@ impl Id {
         if status == Status::Success {
             let answer = padded(connector.private_data().unwrap_or_default(), ACCEPT_DATA);
             let limits = connector.read_limits().unwrap_or_default();
-            let retries = connector.peer_front_byte().map(Retries::from_byte);
+            let word = connector.peer_front_word().map(Word::from_bits);
             let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
             let own = {
                 let mut inner = self.lock();
@@ -105,7 +110,8 @@ impl Id {
                 inner.state = State::Responded;
                 // An acceptance has no count of other retries (rdma_get_cm_event(3)).
                 let retry = inner.parameters.retry_count;
-                inner.peer_retries = retries.map(|retries| Retries { retry, ..retries });
+                inner.peer_word =
+                    word.map(|word| Word { retries: Retries { retry, ..word.retries }, ..word });
                 inner.parameters.responder_resources = byte(limits.inbound);
                 inner.parameters.initiator_depth = byte(limits.outbound);
                 inner.joined.strong_count() > 0

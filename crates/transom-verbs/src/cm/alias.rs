@@ -1,6 +1,7 @@
 //! Numbers that stand for the queue pair of a connection's peer (Verbs V128).
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Id, State};
@@ -45,6 +46,31 @@ pub(super) fn release(alias: u32) {
 /// Whether the number stands for a connection.
 pub(crate) fn is_alias(number: u32) -> bool {
     aliases(|all| all.ids.contains_key(&number))
+}
+
+/// The number of a queue pair's destination as its program sees it: the one that a connection's peer has named, for
+/// the one that stands for the connection.
+pub(crate) fn shown(number: u32) -> u32 {
+    let known = aliases(|all| all.ids.get(&number).and_then(Weak::upgrade));
+    known.map_or(number, |id| id.lock().shown_number())
+}
+
+/// The number that stands for the connection, if the peer of one at `peer` has named `number`, and no other queue pair
+/// has that connection.
+pub(crate) fn standing_for(number: u32, peer: IpAddr, queue_pair: &Arc<QueuePair>) -> Option<u32> {
+    let ids = aliases(|all| all.ids.values().filter_map(Weak::upgrade).collect::<Vec<_>>());
+    let fitting = ids.iter().filter_map(|id| {
+        let inner = id.lock();
+        let joined = inner.joined.upgrade();
+        let free = joined.is_none_or(|joined| Arc::ptr_eq(&joined, queue_pair));
+        let begun = matches!(
+            inner.state,
+            State::Requested | State::Responded | State::Accepting | State::Established
+        );
+        let there = inner.peer.is_some_and(|at| at.ip() == peer);
+        (free && begun && there && inner.shown_number() == number).then_some(inner.alias)
+    });
+    fitting.min()
 }
 
 /// A queue pair goes to RTR with the alias of a connection as its destination (Verbs V128). Where there is

@@ -32,8 +32,17 @@ impl Id {
         }
     }
 
-    /// The attributes by which a queue pair goes to a state (Verbs V127).
+    /// The attributes by which a queue pair goes to a state, as the program sees them (Verbs V127).
     pub(crate) fn attributes(&self, state: u32) -> Result<(ibv_qp_attr, u32)> {
+        let (mut attr, mask) = self.own_attributes(state)?;
+        if mask & mask::DEST_QPN != 0 {
+            attr.dest_qp_num = self.lock().shown_number();
+        }
+        Ok((attr, mask))
+    }
+
+    /// As [`Id::attributes`], where the number of this connection stands for the peer's queue pair (Verbs V128).
+    pub(crate) fn own_attributes(&self, state: u32) -> Result<(ibv_qp_attr, u32)> {
         let inner = self.lock();
         let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::default() };
         if inner.datagrams.is_some() {
@@ -76,7 +85,8 @@ impl Id {
             }
             qps::RTS => {
                 // Those that the peer's program has given, where they have come (Verbs V126).
-                let retries = inner.peer_retries.unwrap_or(inner.parameters.retries());
+                let own = inner.parameters.retries();
+                let retries = inner.peer_word.map_or(own, |word| word.retries);
                 attr.timeout = inner.ack_timeout;
                 attr.retry_cnt = retries.retry;
                 attr.rnr_retry = retries.rnr;
@@ -98,7 +108,7 @@ impl Id {
             if state == qps::INIT && queue_pair.state() > qps::INIT {
                 continue;
             }
-            let (attr, mask) = self.attributes(state)?;
+            let (attr, mask) = self.own_attributes(state)?;
             queue_pair.modify(&attr, mask)?;
         }
         Ok(())

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_engine::raw;
 use transom_wire::ReadLimits;
 
-pub(crate) use alias::{is_alias, join};
+pub(crate) use alias::{is_alias, join, shown, standing_for};
 pub(crate) use group::Joined;
 
 use crate::channel::{Acknowledged, Channel};
@@ -63,6 +63,8 @@ pub(crate) struct Parameters {
     pub(crate) initiator_depth: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
+    /// The queue pair that the program has named, where the id has none; 0: none.
+    pub(crate) number: u32,
 }
 
 impl Default for Parameters {
@@ -73,6 +75,7 @@ impl Default for Parameters {
             initiator_depth: most,
             retry_count: 7,
             rnr_retry_count: 7,
+            number: 0,
         }
     }
 }
@@ -84,19 +87,35 @@ pub(crate) struct Retries {
     pub(crate) rnr: u8,
 }
 
-impl Retries {
-    fn to_byte(self) -> u8 {
-        self.retry & 7 | (self.rnr & 7) << 3
+/// The word of this front that goes to a peer which is a Transom, with a request or an acceptance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word {
+    retries: Retries,
+    /// The number of the queue pair that is to have the connection; 0: the program has named none.
+    number: u32,
+}
+
+impl Word {
+    fn to_bits(self) -> u32 {
+        let Retries { retry, rnr } = self.retries;
+        u32::from(retry & 7) | u32::from(rnr & 7) << 3 | self.number << 8
     }
 
-    fn from_byte(byte: u8) -> Retries {
-        Retries { retry: byte & 7, rnr: byte >> 3 & 7 }
+    fn from_bits(bits: u32) -> Word {
+        let three = |at: u32| (bits >> at & 7) as u8;
+        Word { retries: Retries { retry: three(0), rnr: three(3) }, number: bits >> 8 }
     }
 }
 
 impl Parameters {
     fn retries(self) -> Retries {
         Retries { retry: self.retry_count, rnr: self.rnr_retry_count }
+    }
+
+    /// The word that goes to the peer, from an id that is to have this queue pair.
+    fn word(self, queue_pair: Option<&QueuePair>) -> Word {
+        let number = queue_pair.map_or(self.number, |queue_pair| queue_pair.number);
+        Word { retries: self.retries(), number }
     }
 
     fn limits(self) -> ReadLimits {
@@ -159,8 +178,8 @@ pub(crate) struct Inner {
     ack_timeout: u8,
     pub(crate) traffic_class: u8,
     pub(crate) parameters: Parameters,
-    /// The counts of the peer's program, where they have come with its request or acceptance.
-    peer_retries: Option<Retries>,
+    /// The word of the peer's front, where it has come with its request or acceptance.
+    peer_word: Option<Word>,
     /// A listener's: how many Requests wait for the program at most (Verbs V131).
     backlog: usize,
     /// A copy is with each Request that waits.
@@ -204,7 +223,8 @@ pub(crate) struct Event {
     pub(crate) initiator_depth: u8,
     /// The counts of retries that are the receiver's.
     pub(crate) retries: Retries,
-    pub(crate) alias: u32,
+    /// The number of the peer's queue pair, as programs see it.
+    pub(crate) number: u32,
     /// Of port space UDP: where datagrams go.
     pub(crate) service: Option<Service>,
     /// A group that was joined.
@@ -223,7 +243,13 @@ impl Inner {
 
     /// The counts that an event shows: those of the peer, or the largest where they do not travel.
     fn shown_retries(&self) -> Retries {
-        self.peer_retries.unwrap_or(Retries { retry: 7, rnr: 7 })
+        self.peer_word.map_or(Retries { retry: 7, rnr: 7 }, |word| word.retries)
+    }
+
+    /// The number of the peer's queue pair that the program sees: the one that the peer's program has named, or one
+    /// that stands for it (Verbs V128).
+    fn shown_number(&self) -> u32 {
+        self.peer_word.map(|word| word.number).filter(|number| *number != 0).unwrap_or(self.alias)
     }
 }
 
@@ -265,7 +291,7 @@ impl Id {
                 ack_timeout: 18,
                 traffic_class: 0,
                 parameters: Parameters::default(),
-                peer_retries: None,
+                peer_word: None,
                 backlog: 0,
                 unfetched: Arc::default(),
                 port: None,
@@ -327,7 +353,7 @@ impl Id {
             responder_resources: inner.parameters.responder_resources,
             initiator_depth: inner.parameters.initiator_depth,
             retries: inner.shown_retries(),
-            alias: inner.alias,
+            number: inner.shown_number(),
             service: None,
             joined: None,
             place: None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_engine::tables::ConnectorState;
 use transom_engine::{Status, raw};
 
-use super::{CONNECT_DATA, Event, Id, Parameters, Retries, State, alias, padded};
+use super::{CONNECT_DATA, Event, Id, Parameters, State, Word, alias, padded};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::queue_pair::QueuePair;
@@ -62,15 +62,15 @@ impl Id {
         let alias = alias::new(&id);
         let private = padded(connector.private_data().unwrap_or_default(), CONNECT_DATA);
         let offered = connector.read_limits().unwrap_or_default();
-        let retries = connector.peer_front_byte().map(Retries::from_byte);
+        let word = connector.peer_front_word().map(Word::from_bits);
         let byte = |number: u32| u8::try_from(number.min(limits::READS)).unwrap_or(0);
         let (peer, local) = (connector.peer().ok(), connector.local().ok());
-        let (number, class, user_context) = {
+        let (listens_at, class, user_context) = {
             let inner = self.lock();
             (inner.local.map(|local| local.port()), inner.traffic_class, inner.user_context)
         };
         let numbered = |mut at: SocketAddr| {
-            at.set_port(number.unwrap_or(at.port()));
+            at.set_port(listens_at.unwrap_or(at.port()));
             at
         };
         {
@@ -82,9 +82,12 @@ impl Id {
             inner.alias = alias;
             inner.connector = Some(Arc::new(connector));
             inner.user_context = user_context;
-            inner.peer_retries = retries;
+            inner.peer_word = word;
         }
-        let retries = id.lock().shown_retries();
+        let (retries, number) = {
+            let inner = id.lock();
+            (inner.shown_retries(), inner.shown_number())
+        };
         self.push(Event {
             kind: cm_event::CONNECT_REQUEST,
             id,
@@ -94,7 +97,7 @@ impl Id {
             responder_resources: byte(offered.inbound),
             initiator_depth: byte(offered.outbound),
             retries,
-            alias,
+            number,
             service: None,
             joined: None,
             place,
@@ -181,7 +184,7 @@ impl Id {
         lock(&self.context().accepting).push(Arc::downgrade(self));
         let engine = joined.as_ref().map(|joined| &joined.engine);
         let accepted = connector
-            .set_front_byte(parameters.retries().to_byte())
+            .set_front_word(parameters.word(joined.as_deref()).to_bits())
             .and_then(|()| connector.accept(engine, parameters.limits(), private, sink));
         accepted.inspect_err(|_| self.lock().state = State::Disconnected)?;
         Ok(())

@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use transom_engine::QueuePairKind;
 
 use crate::abi::*;
+use crate::cm;
 use crate::datagram::group;
 use crate::device;
 use crate::entry::shell::{self, OfDomain, OfQueue, OfQueuePair, OfSharedQueue, OfXrcDomain};
 use crate::entry::work::{self, Builder};
 use crate::entry::{number, pointer};
 use crate::errno::{Errno, Result};
+use crate::gid;
 use crate::kind::kind;
 use crate::queue_pair::{DATAGRAM_OPS, Parts, QueuePair, UNRELIABLE_OPS, reliable_ops};
 
@@ -225,7 +227,14 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let (shell, attr) = unsafe {
             (shell::look::<OfQueuePair>(qp.cast())?, attr.as_ref().ok_or(Errno::EINVAL)?)
         };
-        let state = shell.body.queue_pair.modify(attr, mask as u32)?;
+        let queue_pair = &shell.body.queue_pair;
+        let (mut attr, mask) = (*attr, mask as u32);
+        if mask & mask::DEST_QPN != 0 {
+            let peer = gid::address_of(gid_bytes(attr.ah_attr.grh.dgid));
+            let known = cm::standing_for(attr.dest_qp_num, peer, queue_pair);
+            attr.dest_qp_num = known.unwrap_or(attr.dest_qp_num);
+        }
+        let state = queue_pair.modify(&attr, mask)?;
         // SAFETY: a member of the program's queue pair.
         unsafe { shell::word(&raw mut (*shell.head()).qp_base.state) }.store(state, Relaxed);
         Ok(())
@@ -245,6 +254,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
         };
         let pair = &shell.body.queue_pair;
         *attr = pair.query();
+        attr.dest_qp_num = cm::shown(attr.dest_qp_num);
         // SAFETY: members of the program's queue pair, of which one changes; null, or a structure.
         unsafe {
             let base = &raw mut (*shell.head()).qp_base;

@@ -13,8 +13,13 @@ use crate::cm::{Event, Parameters};
 use crate::errno::{Errno, Result};
 
 /// Nothing is read over the connection.
-const PARAMETERS: Parameters =
-    Parameters { responder_resources: 0, initiator_depth: 0, retry_count: 7, rnr_retry_count: 7 };
+const PARAMETERS: Parameters = Parameters {
+    responder_resources: 0,
+    initiator_depth: 0,
+    retry_count: 7,
+    rnr_retry_count: 7,
+    number: 0,
+};
 
 impl Socket {
     pub(crate) fn bind(&self, address: SocketAddr) -> Result {

@@ -226,8 +226,6 @@ static void connects(void) {
                                      .initiator_depth = 5,
                                      .retry_count = 15,
                                      .rnr_retry_count = 2};
-    /* Whether counts of retries travel: each is for the queue pair at the other end. */
-    bool travel = !strcmp(getenv("TRANSOM_PATH") ?: "", "process");
     struct rdma_conn_param beyond = wanted;
     beyond.initiator_depth = 17;
     FAILS("V126", rdma_connect(id, &beyond) == -1 ? errno : 0, EINVAL);
@@ -238,13 +236,16 @@ static void connects(void) {
     int mask;
     FAILS("V127", ERROR(rdma_init_qp_attr(id, &early, &mask)), EINVAL);
     SUCCEEDS(rdma_init_qp_attr(peer, &early, &mask));
+    /* The numbers are those of the queue pairs, over both paths. */
+    CHECK("V128", event->param.conn.qp_num == id->qp->qp_num, "%#x", event->param.conn.qp_num);
+    CHECK("V128", early.dest_qp_num == id->qp->qp_num, "%#x", early.dest_qp_num);
     CHECK("V121", event->listen_id == listener && peer != listener, "listener");
     CHECK("V121", peer->context == listener->context && peer->channel == theirs, "context %p",
           peer->context);
     struct rdma_conn_param *seen = &event->param.conn;
     CHECK("V126", seen->initiator_depth == 3 && seen->responder_resources == 5, "%d %d",
           seen->initiator_depth, seen->responder_resources);
-    CHECK("V126", seen->retry_count == 7 && seen->rnr_retry_count == (travel ? 2 : 7) &&
+    CHECK("V126", seen->retry_count == 7 && seen->rnr_retry_count == 2 &&
                       !seen->flow_control && !seen->srq,
           "%d %d %d %d", seen->retry_count, seen->rnr_retry_count, seen->flow_control, seen->srq);
     SUCCEEDS(rdma_ack_cm_event(event));
@@ -259,17 +260,19 @@ static void connects(void) {
     event = next(ours, RDMA_CM_EVENT_ESTABLISHED);
     FAILS("V173", ERROR(rdma_notify(id, IBV_EVENT_COMM_EST)), EISCONN);
     FAILS("V173", ERROR(rdma_notify(id, IBV_EVENT_CQ_ERR)), EINVAL);
-    CHECK("V126", event->param.conn.rnr_retry_count == (travel ? 5 : 7), "%d",
-          event->param.conn.rnr_retry_count);
+    CHECK("V126", event->param.conn.rnr_retry_count == 5, "%d", event->param.conn.rnr_retry_count);
+    CHECK("V128", event->param.conn.qp_num == peer->qp->qp_num, "%#x", event->param.conn.qp_num);
     SUCCEEDS(rdma_ack_cm_event(event));
     struct rdma_cm_id *sides[] = {id, peer};
     for (int i = 0; i < 2; i++) {
         struct ibv_qp_attr attr;
         struct ibv_qp_init_attr init;
-        int own = i ? given.rnr_retry_count : wanted.rnr_retry_count;
+        /* Each count is for the queue pair at the other end. */
         int other = i ? wanted.rnr_retry_count : given.rnr_retry_count;
-        SUCCEEDS(ibv_query_qp(sides[i]->qp, &attr, IBV_QP_RNR_RETRY, &init));
-        CHECK("V126", attr.rnr_retry == (travel ? other : own), "side %d: %d", i, attr.rnr_retry);
+        SUCCEEDS(ibv_query_qp(sides[i]->qp, &attr, IBV_QP_RNR_RETRY | IBV_QP_DEST_QPN, &init));
+        CHECK("V126", attr.rnr_retry == other, "side %d: %d", i, attr.rnr_retry);
+        CHECK("V128", attr.dest_qp_num == sides[!i]->qp->qp_num, "side %d: %#x", i,
+              attr.dest_qp_num);
     }
     SUCCEEDS(ibv_post_send(id->qp, &send, &bad_send));
     EXPECT_WC("V122", peer->recv_cq, 7, IBV_WC_SUCCESS);

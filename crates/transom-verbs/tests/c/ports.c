@@ -204,11 +204,15 @@ static void own_queue_pairs(void) {
             struct ibv_qp_attr attr = {.qp_state = state};
             int mask;
             SUCCEEDS(rdma_init_qp_attr(passive, &attr, &mask));
+            if (state == IBV_QPS_RTR) /* V128: this number leads to the connection. */
+                CHECK("V128", attr.dest_qp_num == active->qp->qp_num, "%#x", attr.dest_qp_num);
             SUCCEEDS(ibv_modify_qp(own, &attr, mask));
         }
         struct rdma_conn_param accepted = {.qp_num = own->qp_num};
         SUCCEEDS(rdma_accept(passive, &accepted));
-        comes(ours, RDMA_CM_EVENT_ESTABLISHED);
+        event = next(ours, RDMA_CM_EVENT_ESTABLISHED);
+        CHECK("V128", event->param.conn.qp_num == own->qp_num, "%#x", event->param.conn.qp_num);
+        SUCCEEDS(rdma_ack_cm_event(event));
         comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
         struct ibv_recv_wr receive = {.wr_id = 7}, *bad;
         SUCCEEDS(ibv_post_recv(own, &receive, &bad));

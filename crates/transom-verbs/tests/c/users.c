@@ -103,7 +103,7 @@ static bool name_beside(unsigned port, struct sockaddr_un *at, socklen_t *length
 /* Offer to share memory, and ask for it by TCP: the answer, and the memory that is handed over. */
 static char offer(uint64_t *inode) {
     static const char nonce[] = "0123456789abcdef";
-    char said[25] = "TRANSOM5", question[32] = "Transom process1", answer[16], byte;
+    char said[25] = "TRANSOM6", question[32] = "Transom process1", answer[16], byte;
     struct sockaddr_un at;
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(peer.qpn >> 8)};
     struct stat file;

@@ -41,6 +41,9 @@ pub struct Options {
     pub checksum: bool,
     /// Offer, or accept, Transom's extension.
     pub extension: bool,
+    /// Ask a Transom that connects over TCP for the [word of its front](crate::raw::Connector::set_front_word)
+    /// before its request is shown, which takes one more round trip. Over shared memory the word comes with the request.
+    pub asks_front_word: bool,
     /// Reads served, and under way, at a time (ND2 4.8).
     pub reads: ReadLimits,
     /// Largest registration in bytes (ND2 R8).
@@ -141,6 +144,7 @@ impl Default for Options {
             dialect: &dialect::ND2,
             checksum: true,
             extension: true,
+            asks_front_word: false,
             reads: ReadLimits { inbound: 16, outbound: 16 },
             largest_region: 1 << 46,
             largest_transfer: 1 << 30,
@@ -209,6 +213,7 @@ impl Options {
             revision,
             checksum: self.checksum,
             extension: self.extension,
+            asks_front_word: self.asks_front_word,
             largest_frame: self.largest_frame,
             fence: self.first_word,
             common: transom_wire::Config {

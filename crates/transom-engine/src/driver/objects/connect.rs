@@ -137,13 +137,13 @@ impl Connector {
         inner.qp = qp.map(Arc::downgrade).unwrap_or_default();
         // The link is published last: the peer may be gone already, and a thread that saw that
         // first would end a connection that has not been asked for.
-        let front_byte = inner.front_byte;
+        let front_word = inner.front_word;
         let (result, _) = link.control(notifications, |state, cx| {
             if let Some(qp) = qp {
                 state.attach(qp.clone());
             }
-            if let Some(byte) = front_byte {
-                state.connection.set_front_byte(byte);
+            if let Some(word) = front_word {
+                state.connection.set_front_word(word);
             }
             let result = state.connection.connect(cx, execution, attempt.asked, &attempt.private);
             if result.is_err() {

@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) port: Option<Weak<ReservedPort>>,
     pub(crate) peer: Option<SocketAddr>,
     /// The byte of this side's front for the peer's.
-    pub(super) front_byte: Option<u8>,
+    pub(super) front_word: Option<u32>,
     /// The Connect under way.
     pub(super) attempt: Option<Box<Attempt>>,
     /// Why its connection has ended.
@@ -137,7 +137,7 @@ impl Connector {
                 local: None,
                 port: None,
                 peer: None,
-                front_byte: None,
+                front_word: None,
                 attempt: None,
                 ended: None,
                 silence: None,
@@ -326,15 +326,15 @@ impl Connector {
         sink: Sink,
     ) -> Outcome<()> {
         let waiter = self.keep(sink);
-        let front_byte = self.lock().front_byte;
+        let front_word = self.lock().front_word;
         let result = self.call(|machine, cx, state, link| {
             let mut front = qp.map(|qp| qp.front());
             let pair = front.as_mut().map(|front| &mut front.pair);
             let Some(state) = state else {
                 return machine.accept(cx, None, pair, waiter, asked, private);
             };
-            if let Some(byte) = front_byte {
-                state.connection.set_front_byte(byte);
+            if let Some(word) = front_word {
+                state.connection.set_front_word(word);
             }
             machine.accept(cx, Some(&mut state.connection), pair, waiter, asked, private)?;
             attach(state, link, qp.zip(front));
@@ -473,14 +473,14 @@ impl Connector {
         })
     }
 
-    /// The byte of the peer's front, once its request or acceptance has come.
-    pub(crate) fn peer_front_byte(self: &Arc<Connector>) -> Option<u8> {
-        self.call(|_, _, state, _| state.and_then(|s| s.connection.peer_front_byte()))
+    /// The word of the peer's front, once its request or acceptance has come.
+    pub(crate) fn peer_front_word(self: &Arc<Connector>) -> Option<u32> {
+        self.call(|_, _, state, _| state.and_then(|s| s.connection.peer_front_word()))
     }
 
-    /// Have a byte of this side's front come to the peer's with the next Connect or Accept.
-    pub(crate) fn set_front_byte(&self, byte: u8) {
-        self.lock().front_byte = Some(byte);
+    /// Have a word of this side's front come to the peer's with the next Connect or Accept.
+    pub(crate) fn set_front_word(&self, word: u32) {
+        self.lock().front_word = Some(word);
     }
 
     // ---- from a listener -------------------------------------------------------------------------

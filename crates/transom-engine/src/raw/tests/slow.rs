@@ -85,7 +85,7 @@ fn give(to: impl AsFd, way: Way, bytes: &[u8]) -> Vec<TcpStream> {
 }
 
 fn offer() -> Vec<u8> {
-    [&b"TRANSOM5"[..], b"0123456789abcdef", &[0]].concat()
+    [&b"TRANSOM6"[..], b"0123456789abcdef", &[0]].concat()
 }
 
 fn name(at: SocketAddr) -> String {

@@ -31,7 +31,7 @@ fn name(at: SocketAddr) -> String {
 const NONCE: [u8; 16] = *b"0123456789abcdef";
 
 fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
-    [&b"TRANSOM5"[..], &nonce, &[others]].concat()
+    [&b"TRANSOM6"[..], &nonce, &[others]].concat()
 }
 
 /// A connection to the upgrade socket, to which memory may come.
@@ -93,7 +93,7 @@ fn what_is_no_proper_offer_is_declined() {
     for (what, bytes) in [
         ("nothing", vec![]),
         ("one byte", vec![b'T']),
-        ("another layout", [&b"TRANSOM4"[..], &NONCE, &[0]].concat()),
+        ("another layout", [&b"TRANSOM5"[..], &NONCE, &[0]].concat()),
         ("half a greeting", hello(NONCE, 0)[..20].to_vec()),
         ("an option that is none", strange),
     ] {

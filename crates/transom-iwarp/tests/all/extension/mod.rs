@@ -8,6 +8,7 @@ mod immediate;
 mod refusals;
 mod targets;
 mod whole;
+mod words;
 
 use std::time::Duration;
 

@@ -29,6 +29,7 @@ fn parameters(given: Option<&rdma_conn_param>) -> Result<Parameters> {
         initiator_depth: count("initiator_depth", given.initiator_depth)?,
         retry_count: given.retry_count.min(7),
         rnr_retry_count: given.rnr_retry_count.min(7),
+        number: given.qp_num & 0xFF_FFFF,
     })
 }
 

@@ -237,7 +237,7 @@ fn as_program_sees(
         responder_resources,
         initiator_depth,
         retries,
-        alias,
+        number,
         joined,
         ..
     } = event;
@@ -249,7 +249,7 @@ fn as_program_sees(
     };
     let private_data_len = u8::try_from(private.len()).unwrap_or(u8::MAX);
     let (retry_count, rnr_retry_count, qp_num) =
-        if parameters { (retries.retry, retries.rnr, alias) } else { (0, 0, 0) };
+        if parameters { (retries.retry, retries.rnr, number) } else { (0, 0, 0) };
     let conn = rdma_conn_param {
         private_data,
         private_data_len,
