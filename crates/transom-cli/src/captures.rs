@@ -53,7 +53,8 @@ pub(crate) fn run(command: &Captures) -> Outcome {
     let Captures::Verify(args) = command;
     let captures = args.files.iter().map(|file| verify(file)).collect::<Outcome<Vec<_>>>()?;
     for one in captures.iter().filter(|_| !args.json) {
-        let (file, frames, wrong) = (one.file.display(), one.frames, one.wrong_checksums);
+        let file = transom_inspect::printable(&one.file.to_string_lossy());
+        let (frames, wrong) = (one.frames, one.wrong_checksums);
         if one.sound {
             println!("{file}: sound, {frames} frames");
             continue;

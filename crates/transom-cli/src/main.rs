@@ -76,7 +76,31 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    // The definition of the arguments takes more stack than some limits leave the first thread (`ulimit -s 64`).
+    const STACK: usize = 8 << 20;
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);
+    thread.map_or_else(|_| command(), |thread| thread.join().unwrap_or(ExitCode::from(101)))
+}
+
+/// The arguments. What is wrong with them is said with no command to a terminal in it.
+fn arguments() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let words = error.render().to_string();
+        let plain = exit::plain_lines(&words);
+        if !error.use_stderr() || plain == words {
+            error.exit();
+        }
+        eprint!("{plain}");
+        ExitCode::from(exit::Exit::Usage as u8)
+    })
+}
+
+fn command() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let done = match arguments.command {
         Command::Run(args) => return run::run(&args),
         Command::Quickstart(args) => quickstart::run(&args),
         Command::Adapters(args) => adapters::run(&args),

@@ -1,7 +1,8 @@
 //! Shell completions and manual pages, made from the command's own definition.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{Result, Write};
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
@@ -43,14 +44,42 @@ pub(crate) fn man(args: &ManArgs, command: Command) -> Outcome {
             print(&page)
         }
         Some(folder) => {
-            let made = std::fs::create_dir_all(folder);
-            made.and_then(|()| clap_mangen::generate_to(command, folder)).map_err(|error| {
+            let made = fs::create_dir_all(folder);
+            made.and_then(|()| write_pages(command, folder)).map_err(|error| {
                 let folder = folder.display();
                 let sentence = format!("the pages cannot be written to {folder}: {error}");
                 Failure::new(Exit::System, sentence)
             })
         }
     }
+}
+
+/// The page of the command, and one for each subcommand that people start, in a folder that exists.
+fn write_pages(command: Command, folder: &Path) -> Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    pages_of(command, folder)
+}
+
+fn pages_of(command: Command, folder: &Path) -> Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        pages_of(subcommand.clone(), folder)?;
+    }
+    let man = clap_mangen::Man::new(command);
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    replace(folder, &man.get_filename(), &page)
+}
+
+/// Put a file where perhaps there is one. A link of that name is replaced; what it leads to stays as it is.
+fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let new = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = File::create_new(&new)?.write_all(bytes);
+    let placed = written.and_then(|()| fs::rename(&new, folder.join(name)));
+    if placed.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    placed
 }
 
 /// The command without those subcommands that only its own processes start.

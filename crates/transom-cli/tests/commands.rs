@@ -46,11 +46,63 @@ fn each_command_has_a_manual_page() {
     }
     assert!(std::fs::read_to_string(folder.join("transom.1")).unwrap().contains("Exit status"));
     assert!(!folder.join("transom-bench-peer.1").exists(), "nobody starts it by hand");
+    // Once more, where someone has put links in their places.
+    let other = folder.parent().unwrap().join("other");
+    std::fs::write(&other, "stays").unwrap();
+    for page in ["transom.1", "transom-rping.1"] {
+        std::fs::remove_file(folder.join(page)).unwrap();
+        std::os::unix::fs::symlink(&other, folder.join(page)).unwrap();
+    }
+    let before = std::fs::read_dir(&folder).unwrap().count();
+    assert_eq!(run(&["man", "--out", folder.to_str().unwrap()]).code, 0);
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "stays");
+    let page = folder.join("transom-rping.1");
+    assert!(page.symlink_metadata().unwrap().is_file(), "the link was replaced");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), before, "nothing else is left there");
     let file = folder.join("transom.1").join("x");
     let nowhere = run(&["man", "--out", file.to_str().unwrap()]);
     std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
     assert_eq!(nowhere.code, 5, "{nowhere:?}");
     assert!(nowhere.err.contains(folder.to_str().unwrap()), "{nowhere:?}");
+}
+
+/// A name that an argument brings along, from an archive or a web page, is shown and not obeyed.
+#[test]
+fn arguments_are_no_commands_to_a_terminal() {
+    let evil = "x\u{1b}]0;mine\u{7}\u{202e}";
+    for args in [
+        &["explain", evil][..],
+        &["captures", "verify", evil],
+        &["man", "--out", &format!("/dev/null/{evil}")],
+        &["run", "--", evil],
+        &["rping", "-c", evil],
+        &["quickstart", evil],
+        &[evil],
+        &["show", evil],
+    ] {
+        let ran = run(args);
+        assert_ne!(ran.code, 0, "{args:?}");
+        assert!(ran.err.contains("\\u{202e}"), "{args:?}: {ran:?}");
+        let obeyed = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!ran.err.contains(obeyed) && !ran.out.contains(obeyed), "{args:?}: {ran:?}");
+    }
+}
+
+/// A limit of the first thread's stack leaves every command as it is.
+#[test]
+fn a_small_stack_ends_no_command() {
+    for args in [
+        &["--version"][..],
+        &["ps"],
+        &["explain"],
+        &["run", "--", "true"],
+        &["quickstart", "--json"],
+    ] {
+        let mut limited = std::process::Command::new("prlimit");
+        let ran =
+            ran(limited.arg("--stack=65536:65536").arg(env!("CARGO_BIN_EXE_transom")).args(args));
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+    }
 }
 
 #[test]

@@ -57,14 +57,20 @@ impl Failure {
         self
     }
 
-    /// Prints the failure on standard error; its exit status.
+    /// Prints the failure on standard error; its exit status. Arguments and names in it are no commands to a terminal.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("transom: {}", self.sentence.trim_end_matches('.'));
+        eprintln!("transom: {}", plain_lines(self.sentence.trim_end_matches('.')));
         if let Some(remedy) = &self.remedy {
-            eprintln!("    try: {remedy}");
+            eprintln!("    try: {}", plain_lines(remedy));
         }
         ExitCode::from(self.exit as u8)
     }
+}
+
+/// A text of several lines, with escapes for what a terminal would obey.
+pub(crate) fn plain_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(transom_inspect::printable).collect();
+    lines.join("\n")
 }
 
 impl From<transom::Error> for Failure {

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use clap::{Args as ClapArgs, ValueEnum};
 use transom::Adapter;
 
-use crate::command::exit::{Exit, Failure, Outcome};
+use crate::command::exit::{Exit, Failure, Outcome, plain_lines};
 use program::{Program, Unrunnable};
 
 /// Arguments of `run`.
@@ -316,7 +316,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Err(unrunnable) => {
                 let code = refused(&unrunnable);
                 if let Some(hint) = args.meant_as_a_value(name) {
-                    transom_os::say!("    try: {hint}");
+                    transom_os::say!("    try: {}", plain_lines(&hint));
                 }
                 return Ok(Some(code));
             }
@@ -339,7 +339,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             command.envs(args.run_file());
         }
         let error = command.exec();
-        transom_os::say!("transom: start {}: {error}", program.path.display());
+        let path = plain_lines(&program.path.to_string_lossy());
+        transom_os::say!("transom: start {path}: {error}");
         Ok(Some(ExitCode::from(126)))
     };
     match done() {
@@ -350,7 +351,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn refused(unrunnable: &Unrunnable) -> ExitCode {
-    transom_os::say!("transom: {unrunnable}");
+    transom_os::say!("transom: {}", plain_lines(&unrunnable.to_string()));
     ExitCode::from(unrunnable.status())
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::command::exit::{Exit, Failure, Outcome, system};
+use crate::command::exit::{Exit, Failure, Outcome, plain_lines, system};
 use transom_switch::rules::Rules;
 
 use super::library;
@@ -63,5 +63,6 @@ pub(super) fn note(program: &Program, libraries: &Path) {
         }
         _ => return,
     };
-    transom_os::say!("transom: {} {why}: its connections stay with TCP", program.path.display());
+    let path = plain_lines(&program.path.to_string_lossy());
+    transom_os::say!("transom: {path} {why}: its connections stay with TCP");
 }
