@@ -1814,6 +1814,15 @@ def a_reset_that_ends_a_sleep_is_told_once():
     c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.close(); t.join()
     return out + [polled(s), number_of_error(s), attempt(s.recv, 9)]
 
+@scenario
+def a_receiver_that_sleeps_behind_an_offset_of_looks():
+    """SO_PEEK_OFF concerns looks only: a byte before it wakes a thread that receives."""
+    c, s = pair(); out = []; s.setsockopt(socket.SOL_SOCKET, 42, 3)
+    t = threading.Thread(target=lambda: out.append(attempt(s.recv, 9)), daemon=True); t.start()
+    # In the kernel (45), where a doorbell wakes it, and no longer on a word.
+    until(lambda: open(f"/proc/self/task/{t.native_id}/syscall").read().startswith("45 ")); c.sendall(b"x"); t.join(20); c.sendall(b"abcdef"); until(lambda: unread(s) == 6)
+    return out + [s.getsockopt(socket.SOL_SOCKET, 42), attempt(s.recv, 9, socket.MSG_PEEK), s.getsockopt(socket.SOL_SOCKET, 42)]
+
 def number_of_error(s):
     return errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "none")
 

@@ -84,6 +84,8 @@ fn was_set(held: &Held, fd: c_int, level: c_int, name: c_int) {
             let offset = sys::option::<c_int>(fd, level, name).unwrap_or(-1);
             let word = u32::try_from(offset).map_or(0, |offset| offset.saturating_add(1));
             session.end().peek_offset.store(word, Ordering::Relaxed);
+            // A thread that waits for a doorbell looks at the first byte there is.
+            sys::set_option(fd, level, name, -1);
         }
         _ => {}
     }

@@ -210,12 +210,16 @@ fn by_tcp(
     (own.msg_iov, own.msg_iovlen) = (vectors.as_mut_ptr(), vectors.len());
     let flags = what.flags & !(libc::MSG_WAITALL | FROM_NEXT) | libc::MSG_DONTWAIT;
     let begin = begin_of_look(session, what.flags);
-    if flags & libc::MSG_PEEK != 0 && peek_offset(session).is_some() {
-        // The kernel has not seen what calls took from the ring.
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, begin as c_int);
+    let begins = |at: c_int| sys::set_option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, at);
+    if begin > 0 {
+        begins(begin as c_int);
     }
     // SAFETY: the vectors are parts of the caller's buffers, and the rest is the caller's message.
     let got = unsafe { sys::receive_message(fd, &raw mut own, flags) };
+    if begin > 0 {
+        // For this call only: the kernel has not seen what calls took from the ring.
+        begins(-1);
+    }
     if let Some(message) = &mut what.message {
         let (vectors, count) = (message.msg_iov, message.msg_iovlen);
         **message = own;
