@@ -172,7 +172,9 @@ pub(crate) fn point() {
     }
 }
 
+// Not inlined: the address of a thread's own word costs its callers a call, whether or not they use it.
 #[cold]
+#[inline(never)]
 fn end_if_cancelled() {
     goes_on();
     // SAFETY: the frames up to the program's own have nothing to drop, and let the C library unwind them.
@@ -182,11 +184,15 @@ fn end_if_cancelled() {
 /// Whether a call that has failed did so because a thread was cancelled: it begins again, at its [`point`].
 #[inline]
 pub(crate) fn is_interrupted(failed: bool) -> bool {
-    failed && CANCELS.load(Ordering::Relaxed) != 0 && {
-        // SAFETY: the location is this thread's own.
-        let error = unsafe { *libc::__errno_location() };
-        error == libc::EINTR && CANCELS.load(Ordering::SeqCst) != SEEN.get()
-    }
+    failed && CANCELS.load(Ordering::Relaxed) != 0 && is_cancel()
+}
+
+#[cold]
+#[inline(never)]
+fn is_cancel() -> bool {
+    // SAFETY: the location is this thread's own.
+    let error = unsafe { *libc::__errno_location() };
+    error == libc::EINTR && CANCELS.load(Ordering::SeqCst) != SEEN.get()
 }
 
 /// A thread was cancelled: wake it, if it sleeps in a call.

@@ -21,6 +21,12 @@ thread_local! {
 #[inline]
 pub(crate) fn thread() -> u32 {
     process::generation();
+    this_thread()
+}
+
+/// As [`thread`], behind a call of [`process::generation`].
+#[inline]
+fn this_thread() -> u32 {
     TID.with(|known| if known.get() == 0 { ask(known) } else { known.get() })
 }
 
@@ -43,7 +49,14 @@ impl<'a> Locked<'a> {
     /// `None`: this thread has it already, and is in a signal handler now.
     #[inline]
     pub(crate) fn take(word: &'a AtomicU32) -> Option<Locked<'a>> {
-        let me = thread();
+        process::generation();
+        Locked::take_here(word)
+    }
+
+    /// As [`Locked::take`], behind a call of [`process::generation`].
+    #[inline]
+    pub(super) fn take_here(word: &'a AtomicU32) -> Option<Locked<'a>> {
+        let me = this_thread();
         if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(Locked(word));
         }

@@ -33,7 +33,7 @@ impl<T: Default> Mutex<T> {
         if self.used_by.load(Ordering::Relaxed) != now {
             self.inherit(now);
         }
-        Some(Guard { _lock: Locked::take(&self.word)?, value: &self.value })
+        Some(Guard { _lock: Locked::take_here(&self.word)?, value: &self.value })
     }
 
     /// The first use by this process: no other thread of its parent will give the lock back.

@@ -218,7 +218,7 @@ impl Socket {
     ///
     /// `EAGAIN`: this thread has it, and is in a handler of a signal. `ECONNRESET`: another process that has this
     /// end does not give it back, which is the end of the connection.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sending<'a>(&'a self, session: &Session<'a>) -> Result<Direction<'a>, Errno> {
         self.young.sending(session.send_lock()).map_err(|error| self.not_given_back(error))
     }

@@ -456,6 +456,7 @@ impl<'a> Session<'a> {
 
     /// How often that was.
     #[must_use]
+    #[inline]
     pub fn times_full(&self) -> u64 {
         self.outgoing().sending.0.full.load(Ordering::Relaxed)
     }
@@ -464,6 +465,7 @@ impl<'a> Session<'a> {
     /// queued then is read. A reader wakes senders at the same mark, so that no sender waits for room that is
     /// there.
     #[must_use]
+    #[inline]
     pub fn is_writable(&self) -> bool {
         let way = self.outgoing();
         let mark = way.published.0.mark.load(Ordering::SeqCst);
@@ -727,12 +729,14 @@ impl<'a> Session<'a> {
 
     /// Bytes that were ever written into the rings of the other side.
     #[must_use]
+    #[inline]
     pub fn head_in(&self) -> u64 {
         self.incoming().published.0.head.load(Ordering::Acquire)
     }
 
     /// The urgent byte, if it was neither received out of band nor passed by.
     #[must_use]
+    #[inline]
     pub fn urgent(&self) -> Option<u8> {
         let way = self.incoming();
         let mark = way.published.0.urgent.load(Ordering::Acquire);

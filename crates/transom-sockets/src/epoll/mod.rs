@@ -420,19 +420,31 @@ pub(crate) fn after_fork() {
 impl Set {
     /// The entries. `None`: this thread has them already, and is in a signal handler now.
     fn lock(&self) -> Option<Guard<'_, Slots>> {
+        self.lock_here()
+    }
+
+    /// [`Set::lock`] for a call that each wait makes.
+    #[inline(always)]
+    fn lock_here(&self) -> Option<Guard<'_, Slots>> {
         let mut inner = self.inner.lock()?;
         if !self.orphans.load(Ordering::Acquire).is_null() {
-            let mut next = self.orphans.swap(std::ptr::null_mut(), Ordering::AcqRel);
-            while !next.is_null() {
-                // SAFETY: the list is this call's alone now, and each was made by `orphan`.
-                let orphan = unsafe { Box::from_raw(next) };
-                if let Some(at) = inner.find(&orphan.socket, orphan.fd) {
-                    inner.remove(at);
-                }
-                next = orphan.next;
-            }
+            self.remove_orphans(&mut inner);
         }
         Some(inner)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_orphans(&self, inner: &mut Slots) {
+        let mut next = self.orphans.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        while !next.is_null() {
+            // SAFETY: the list is this call's alone now, and each was made by `orphan`.
+            let orphan = unsafe { Box::from_raw(next) };
+            if let Some(at) = inner.find(&orphan.socket, orphan.fd) {
+                inner.remove(at);
+            }
+            next = orphan.next;
+        }
     }
 
     /// A descriptor is about to be closed, while the interrupted call of this thread has the entries: its slot

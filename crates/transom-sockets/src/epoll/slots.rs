@@ -448,11 +448,11 @@ impl Slots {
         }
         // Others come first the next time, should the room end.
         let start = self.turn as usize % length;
-        for step in 0..length {
+        for step in start..start + length {
             if count == most {
                 break;
             }
-            let at = self.hot[(start + step) % length];
+            let at = self.hot[if step < length { step } else { step - length }];
             if self.slots[at as usize].reported == self.turn {
                 continue;
             }

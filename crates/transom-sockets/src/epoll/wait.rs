@@ -56,11 +56,10 @@ impl Inside {
 }
 
 impl Drop for Inside {
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.0.nested.load(Ordering::SeqCst)
-            && let Some(mut inner) = self.0.lock()
-        {
-            inner.rouse(self.0);
+        if self.0.nested.load(Ordering::SeqCst) {
+            self.0.rouse();
         }
         let less = |count: u32| Some(count.saturating_sub(1));
         let _ = self.0.inside.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
@@ -70,67 +69,120 @@ impl Drop for Inside {
     }
 }
 
+/// What a look at a set has found.
+enum Look {
+    /// So many events.
+    Found(usize),
+    /// Nothing; whether there are hot sockets.
+    Nothing { hot: bool },
+    /// The kernel is to be asked first.
+    OfKernel,
+    /// This thread has the entries already, and is in a handler of a signal.
+    Interrupted,
+}
+
 impl Set {
+    /// The set lies in another one, in which a thread may sleep that this call has taken a doorbell from.
+    #[cold]
+    fn rouse(&'static self) {
+        if let Some(mut inner) = self.lock() {
+            inner.rouse(self);
+        }
+    }
+
     /// The number of a sleep that the doorbell of any hot socket ends.
     pub(super) fn sleep(&self) -> u64 {
         if self.waiters.has(SEVERAL) { 0 } else { next_sleep() }
     }
 
     /// `epoll_pwait`. The program need not have memory for its events. The mask is a kernel's signal mask, or null.
+    #[inline]
     pub(crate) fn wait(
         &'static self,
         epoll: c_int,
-        (events, most): (*mut libc::epoll_event, usize),
+        room: (*mut libc::epoll_event, usize),
         limit: Option<u64>,
         mask: *const c_void,
     ) -> Result<usize, Errno> {
-        let mut epoll = epoll;
+        let _inside = Inside::new(self);
+        // Most calls of a busy program end here.
+        match self.look(epoll, room, true)? {
+            Look::Found(count) => Ok(count),
+            nothing => self.wait_on(nothing, epoll, room, (limit, mask)),
+        }
+    }
+
+    /// What the hot sockets have. `first`: the call has not looked before.
+    #[inline(always)]
+    fn look(
+        &self,
+        epoll: c_int,
+        room: (*mut libc::epoll_event, usize),
+        first: bool,
+    ) -> Result<Look, Errno> {
+        let Some(mut inner) = self.lock_here() else { return Ok(Look::Interrupted) };
+        inner.turn = inner.turn.wrapping_add(1);
+        let hot = !inner.hot.is_empty();
+        // The kernel comes first in some calls: as many busy sockets as there is room for would hide
+        // timers, listeners and idle connections. So it does where it has a part of an event.
+        let in_turn = hot && inner.turn % TURNS == 0 && inner.has_ready();
+        if in_turn || first && inner.is_between() {
+            return Ok(Look::OfKernel);
+        }
+        let count = inner.collect(epoll, room, 0)?;
+        Ok(if count > 0 { Look::Found(self.found(&inner, count)) } else { Look::Nothing { hot } })
+    }
+
+    /// Behind a look that has found nothing.
+    #[inline(never)]
+    fn wait_on(
+        &'static self,
+        look: Look,
+        mut epoll: c_int,
+        (events, most): (*mut libc::epoll_event, usize),
+        (limit, mask): (Option<u64>, *const c_void),
+    ) -> Result<usize, Errno> {
         let ask = |epoll: c_int, limit: Option<u64>| {
             // SAFETY: the kernel writes no more events than there is room for, as the program says.
             let ask = || unsafe { sys::epoll_wait(epoll, events, most as c_int, limit, mask) };
             if limit == Some(0) { ask() } else { cancel::asleep(ask) }
         };
         let (over, mut deadline) = (limit == Some(0), None);
-        let mut looked = false;
-        let _inside = Inside::new(self);
+        let mut known = Some(look);
         loop {
-            let Some(mut inner) = self.lock() else { return ask(epoll, limit) };
-            inner.turn = inner.turn.wrapping_add(1);
-            let hot = !inner.hot.is_empty();
-            // The kernel comes first in some calls: as many busy sockets as there is room for would hide
-            // timers, listeners and idle connections. So it does where it has a part of an event.
-            let in_turn = hot && inner.turn % TURNS == 0 && inner.has_ready();
-            let asks = in_turn || !std::mem::replace(&mut looked, true) && inner.is_between();
-            if !asks {
-                let count = inner.collect(epoll, (events, most), 0)?;
-                if count > 0 {
-                    return Ok(self.found(&inner, count));
+            let look = match known.take() {
+                Some(look) => look,
+                None => self.look(epoll, (events, most), false)?,
+            };
+            let asked = match look {
+                Look::Found(count) => return Ok(count),
+                Look::Interrupted => return ask(epoll, limit),
+                Look::OfKernel => ask(epoll, Some(0)),
+                Look::Nothing { .. } if over => {
+                    let asked = ask(epoll, Some(0));
+                    if asked == Ok(0) {
+                        // The rings had nothing a moment ago.
+                        return Ok(0);
+                    }
+                    asked
                 }
-            }
-            drop(inner);
-            let asked = if asks || over {
-                ask(epoll, Some(0))
-            } else {
-                let now = sys::now();
-                if let (None, Some(limit)) = (deadline, limit) {
-                    deadline = Some(now.saturating_add(limit));
-                }
-                if deadline.is_some_and(|deadline| now >= deadline) {
-                    return Ok(0);
-                }
-                if hot && self.spin.look(deadline, || self.is_ready()) {
-                    continue;
-                }
-                let left = || deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-                match self.asleep(|most| ask(epoll, ready::shorter(left(), most))) {
-                    Some(slept) => slept,
-                    None => continue,
+                Look::Nothing { hot } => {
+                    let now = sys::now();
+                    if let (None, Some(limit)) = (deadline, limit) {
+                        deadline = Some(now.saturating_add(limit));
+                    }
+                    if deadline.is_some_and(|deadline| now >= deadline) {
+                        return Ok(0);
+                    }
+                    let ready = hot && self.spin.look(deadline, || self.is_ready());
+                    let left = || deadline.map(|deadline| deadline.saturating_sub(sys::now()));
+                    let sleep = |most| ask(epoll, ready::shorter(left(), most));
+                    match if ready { None } else { self.asleep(sleep) } {
+                        Some(slept) => slept,
+                        None => continue,
+                    }
                 }
             };
-            if over && !asks && asked == Ok(0) {
-                // The rings had nothing a moment ago.
-                return Ok(0);
-            }
             // Another thread may have closed it: the number may be that of another set.
             if let Some(known) = self.descriptor_for(epoll) {
                 epoll = known;
@@ -161,6 +213,7 @@ impl Set {
     }
 
     /// A call ends with events: other threads that sleep in the set rely on doorbells of those that are hot.
+    #[inline]
     fn found(&self, inner: &Slots, count: usize) -> usize {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             inner.arm_hot(0);

@@ -123,6 +123,15 @@ fn begin_of_look(session: &Session<'_>, flags: c_int) -> usize {
     if by_offset { peek_offset(session).unwrap_or(0) } else { 0 }
 }
 
+/// As [`begin_of_look`], among the bytes of the ring: those that came over TCP, and are unread, lie before them.
+fn begin_in_ring(session: &Session<'_>, flags: c_int) -> usize {
+    let before = match session.road_in() {
+        Ok(Road::Tcp(Some(left))) => left as usize,
+        _ => 0,
+    };
+    begin_of_look(session, flags).saturating_sub(before)
+}
+
 /// `bytes` were looked at, or taken: SO_PEEK_OFF moves on, or back.
 fn move_peek_offset(session: &Session<'_>, peek: bool, bytes: usize) {
     if let Some(offset) = peek_offset(session) {
@@ -272,6 +281,7 @@ fn by_tcp(
     }
 }
 
+#[inline]
 fn by_ring(
     held: &Socket,
     session: &Session<'_>,
@@ -279,18 +289,27 @@ fn by_ring(
     what: &Receive<'_>,
     (skip, wanted): (usize, usize),
 ) -> Result<Got, Errno> {
-    let peek = what.flags & libc::MSG_PEEK != 0;
+    if what.flags & libc::MSG_PEEK != 0 {
+        of_ring::<true>(held, session, fd, what, (skip, wanted))
+    } else {
+        of_ring::<false>(held, session, fd, what, (skip, wanted))
+    }
+}
+
+/// `PEEK`: the call looks, and takes nothing.
+#[inline(never)]
+fn of_ring<const PEEK: bool>(
+    held: &Socket,
+    session: &Session<'_>,
+    fd: c_int,
+    what: &Receive<'_>,
+    (skip, wanted): (usize, usize),
+) -> Result<Got, Errno> {
     let mut done = 0;
     loop {
         let gone = held.is_gone();
         let incoming = session.arrived().map_err(|_| broken(held))?;
-        // Bytes that came over TCP, and are unread, lie before those in the ring.
-        let before = match session.road_in() {
-            Ok(Road::Tcp(Some(left))) if peek => left as usize,
-            _ => 0,
-        };
-        let offset = begin_of_look(session, what.flags).saturating_sub(before);
-        let passed = if peek { (offset + done) as u64 } else { 0 };
+        let passed = if PEEK { (begin_in_ring(session, what.flags) + done) as u64 } else { 0 };
         if incoming.all > passed && wanted == 0 {
             return Ok(Got::Bytes(0));
         }
@@ -312,7 +331,7 @@ fn by_ring(
             if copied < count {
                 return if done > 0 { Ok(Got::Bytes(done)) } else { Err(libc::EFAULT) };
             }
-            if !peek {
+            if !PEEK {
                 consume(held, session, fd, &stretches);
             }
             done += count;
@@ -321,13 +340,13 @@ fn by_ring(
                 continue;
             }
             if what.flags & FROM_NEXT == 0 {
-                move_peek_offset(session, peek, done);
+                move_peek_offset(session, PEEK, done);
             }
             return Ok(Got::Bytes(done));
         }
         if done > 0 {
             if what.flags & FROM_NEXT == 0 {
-                move_peek_offset(session, peek, done);
+                move_peek_offset(session, PEEK, done);
             }
             return Ok(Got::Bytes(done));
         }
