@@ -69,9 +69,9 @@ impl Drop for Inside {
     }
 }
 
-/// What a look at a set has found.
+/// The outcome of a look at a set.
 enum Look {
-    /// So many events.
+    /// This many events.
     Found(usize),
     /// Nothing; whether there are hot sockets.
     Nothing { hot: bool },
@@ -112,7 +112,7 @@ impl Set {
         }
     }
 
-    /// What the hot sockets have. `first`: the call has not looked before.
+    /// A look at the hot sockets. `first`: the call has not looked before.
     #[inline(always)]
     fn look(
         &self,
