@@ -196,8 +196,8 @@ pub struct Header {
     pub kind: Kind,
     /// [`LAST`], [`SOLICITED`] and the constants behind them.
     pub flags: u8,
-    /// By kind: the reason of a refusal ([`detail`]), the change of an atomic ([`operands`]), the byte of a front
-    /// ([`front_detail`]).
+    /// By kind: the reason of a refusal ([`detail`]), the change of an atomic ([`operands`]), or whether there is a word
+    /// of a front ([`Header::with_front_word`]).
     pub detail: u16,
     /// The acknowledgement that rides along.
     pub ack: u64,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType};
+use socket2::{Domain, Socket, Type};
 use transom_memory::Rights;
 
 use super::harness::*;
@@ -348,9 +348,9 @@ fn a_flood_from_many_addresses_keeps_no_other_out() {
     listener.listen(0).unwrap();
     let at = listener.address().unwrap();
     let connect = |last: u8| {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
-        rustix::net::connect(&socket, &at).unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+        socket.connect(&at.into()).unwrap();
         socket
     };
     let flood: Vec<_> = (0..100).map(|i| connect(2 + i % 5)).collect();
