@@ -217,7 +217,7 @@ fn first_records(rest: VecDeque<Socket>) -> Vec<First> {
     thread::scope(|scope| {
         for _ in 1..ASKED_AT_ONCE.min(count) {
             // Fewer where the system has no more threads.
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+            if transom_os::threads::builder().spawn_scoped(scope, work).is_err() {
                 break;
             }
         }

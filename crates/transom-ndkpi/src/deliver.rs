@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use transom_os::threads;
+
 use crate::Status;
 use crate::life::Busy;
 
@@ -94,7 +96,7 @@ fn at_return(job: Job) {
 impl Deliverer {
     pub(crate) fn new(mode: Mode) -> std::io::Result<Deliverer> {
         let (worker, jobs) = channel::<Job>();
-        std::thread::Builder::new().name("transom-ndk".into()).spawn(move || {
+        threads::builder().name("transom-ndk".into()).spawn(move || {
             // Ends when the adapter, the last holder of a sender, is gone.
             for job in jobs {
                 // A callback that panics (a Rust consumer's) must not take the others along.
@@ -142,7 +144,7 @@ fn run_elsewhere(job: Job) {
     let job = Arc::new(Mutex::new(Some(job)));
     let theirs = Arc::clone(&job);
     let take = move || lock(&theirs).take();
-    let thread = std::thread::Builder::new().spawn(move || {
+    let thread = threads::builder().spawn(move || {
         if let Some(job) = take() {
             job();
         }

@@ -1,7 +1,7 @@
 //! Questions of every library of Transom's to the operating system, because it runs inside of another's program:
 //! the [`environment`], where the caller may steer the program by it; the kernel's [`answers`] about sockets and
-//! users, and whose the other end of one is (`peers`); [`signals`] that the program must not see; and copies to
-//! memory that it shares with another process (`share`).
+//! users, and whose the other end of one is (`peers`); [`signals`] that the program must not see; copies to
+//! memory that it shares with another process (`share`); and [`threads`] of its own.
 
 pub mod answers;
 pub mod environment;
@@ -10,3 +10,4 @@ pub mod peers;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 pub mod share;
 pub mod signals;
+pub mod threads;

@@ -205,6 +205,8 @@ fn a_privileged_program_takes_nothing_from_its_callers_environment() {
             .env("TRANSOM_INSPECT", "1")
             .env("TRANSOM_EXPLAIN", "1")
             .env("TRANSOM_LEDGER", "strict")
+            // The standard library's: no thread would start.
+            .env("RUST_MIN_STACK", "99999999999")
             .env("TRANSOM_CAPTURE", caller.join("capture.pcapng"))
             .env("XDG_RUNTIME_DIR", &caller)
             .env("TMPDIR", &caller)

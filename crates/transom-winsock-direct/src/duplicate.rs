@@ -100,7 +100,7 @@ impl Handover {
         let stage = Mutex::new(Stage::Waiting);
         let handover = Arc::new(Handover { place, process, record, stage });
         let serving = Arc::clone(&handover);
-        std::thread::Builder::new()
+        transom_os::threads::builder()
             .name("transom-wsd-give".into())
             .spawn(move || serving.serve(lifeline))
             .map_err(|_| Error::WSAENOBUFS)?;

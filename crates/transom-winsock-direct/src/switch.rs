@@ -40,15 +40,16 @@ enum Job {
 impl Upcalls {
     pub(crate) fn start() -> std::io::Result<Upcalls> {
         let (jobs, queue) = channel();
-        let thread = std::thread::Builder::new().name("transom-wsd".into()).spawn(move || {
-            // Ends with the provider, the last holder of a sender, or with its cleanup.
-            for job in queue {
-                match job {
-                    Job::Call(job) => drop(catch_unwind(AssertUnwindSafe(job))),
-                    Job::End(waits) => return drop(waits),
+        let thread =
+            transom_os::threads::builder().name("transom-wsd".into()).spawn(move || {
+                // Ends with the provider, the last holder of a sender, or with its cleanup.
+                for job in queue {
+                    match job {
+                        Job::Call(job) => drop(catch_unwind(AssertUnwindSafe(job))),
+                        Job::End(waits) => return drop(waits),
+                    }
                 }
-            }
-        })?;
+            })?;
         Ok(Upcalls { jobs, thread: thread.thread().id() })
     }
 

@@ -105,7 +105,7 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, &raw mut before);
         before
     };
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    let thread = transom_os::threads::builder().name(name.to_owned()).spawn(move || {
         std::hint::black_box(Box::new(0_u8));
         let _ = started.send(());
         work();

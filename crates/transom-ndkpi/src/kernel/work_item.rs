@@ -45,7 +45,7 @@ impl Workers {
     }
 
     fn start(&'static self, state: &mut WorkState) -> io::Result<()> {
-        let worker = std::thread::Builder::new().name("transom-work".into());
+        let worker = transom_os::threads::builder().name("transom-work".into());
         worker.spawn(move || self.work())?;
         state.threads += 1;
         Ok(())

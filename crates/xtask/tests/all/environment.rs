@@ -88,3 +88,21 @@ fn every_variable_that_is_read_has_a_line() {
     let text = fs::read_to_string(root.join("docs/environment.md")).unwrap();
     assert_eq!(documented(&text), read, "left: docs/environment.md; right: the sources");
 }
+
+/// RUST_MIN_STACK is a variable, too: the standard library reads it for a thread whose stack has no size.
+#[test]
+fn each_thread_of_a_library_says_how_large_its_stack_is() {
+    let starts = |line: &str| {
+        ["thread::Builder::new()", "std::thread::spawn("].iter().any(|word| line.contains(word))
+    };
+    assert!(
+        starts("std::thread::Builder::new().spawn(work)") && starts("std::thread::spawn(work)")
+    );
+    let found: Vec<_> = shipping()
+        .into_iter()
+        .filter(|(path, line)| {
+            starts(line) && !path.components().any(|part| part.as_os_str() == "transom-cli")
+        })
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -82,7 +82,7 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(
     name: &str,
     work: F,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work)
+    transom_os::threads::builder().name(name.to_owned()).spawn(work)
 }
 
 /// Let others run for a while. No lock may be held.

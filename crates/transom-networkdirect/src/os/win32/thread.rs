@@ -30,7 +30,7 @@ pub(crate) fn spawn(
 ) -> std::io::Result<(Arc<Waitable>, u32)> {
     let done = Waitable::new(WaitKind::Thread(None));
     let id = NEXT.fetch_add(4, Ordering::Relaxed);
-    let (theirs, builder) = (done.clone(), std::thread::Builder::new());
+    let (theirs, builder) = (done.clone(), transom_os::threads::builder());
     let builder = if stack > 0 { builder.stack_size(stack.max(64 * 1024)) } else { builder };
     builder.spawn(move || {
         ID.with(|slot| slot.set(id));
