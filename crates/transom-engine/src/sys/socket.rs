@@ -304,6 +304,12 @@ impl Stream {
         local_address(&self.0)
     }
 
+    /// Give the connection up, so that another one may have its two addresses (connect(2), AF_UNSPEC).
+    pub fn let_go(&self) {
+        // A socket that is connected no more has none.
+        let _ = net::connect_unspec(&self.0);
+    }
+
     /// The congestion control in use.
     #[cfg(test)]
     pub fn congestion(&self) -> Option<String> {

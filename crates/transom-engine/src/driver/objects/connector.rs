@@ -210,7 +210,11 @@ impl Connector {
                             ConnectionEvent::Ended(End { reason: EndReason::Unanswered, .. })
                         );
                         match &mut inner.attempt {
-                            Some(attempt) if unanswered => attempt.again = true,
+                            Some(attempt) if unanswered => {
+                                attempt.again = true;
+                                // The next link has the same addresses, where the program has named its port.
+                                link.stream.let_go();
+                            }
                             attempt => {
                                 *attempt = None;
                                 if let ConnectionEvent::Ended(end) = event {

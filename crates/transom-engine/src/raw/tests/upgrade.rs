@@ -193,11 +193,16 @@ fn memory_that_is_not_as_it_must_be_is_not_mapped() {
 
 /// A listener of the test's own, which an end has asked whether it shares memory; and what the end is told.
 fn asked(end: &End) -> (Signal, (TcpListener, TcpStream), Local) {
+    asked_from(end, loopback())
+}
+
+/// As [`asked`], from this address.
+fn asked_from(end: &End, own: SocketAddr) -> (Signal, (TcpListener, TcpStream), Local) {
     let socket = TcpListener::bind(loopback()).unwrap();
     let at = socket.local_addr().unwrap();
     let upgrades = LocalListener::open(&name(at)).unwrap();
     let (sink, told) = signal();
-    end.connector.bind(loopback()).unwrap();
+    end.connector.bind(own).unwrap();
     end.connector.connect(&end.qp, at, LIMITS, b"", sink).unwrap();
     let (mut stream, _) = socket.accept().unwrap();
     let mut question = [0; 32];
@@ -209,6 +214,25 @@ fn asked(end: &End) -> (Signal, (TcpListener, TcpStream), Local) {
     assert!(count == 25 && fd.is_none(), "an offer brings no descriptor");
     assert_eq!(offer[8..24], question[16..]);
     (told, (socket, stream), local)
+}
+
+/// The connection that went before has the same two addresses, where the program has named its port: it lets go of them
+/// before the next one is made.
+#[test]
+fn tcp_is_asked_from_the_port_that_was_named() {
+    let end = End::new(&process());
+    let own = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+    let (told, (socket, mut stream), local) = asked_from(&end, own);
+    stream.write_all(b"Transom process+").unwrap();
+    // The listener says that there is memory, and hands none over.
+    let _ = hand_over_all(&local, &[0], &[]);
+    let (mut again, from) = socket.accept().unwrap();
+    assert_eq!(from, own);
+    let mut request = [0; 16];
+    again.read_exact(&mut request).unwrap();
+    assert_eq!(&request, b"MPA ID Req Frame");
+    drop((again, stream, socket, local));
+    assert_eq!(told.wait(), Status::ConnectionRefused);
 }
 
 /// Rings that are mapped, of the process's.

@@ -311,6 +311,14 @@ impl Stream {
         local_address(self.socket()?)
     }
 
+    /// Give the connection up. Another one may have its two addresses once the socket is closed: this system has no
+    /// call for that.
+    pub fn let_go(&self) {
+        if let Ok(socket) = self.socket() {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
     /// The congestion control in use: this system has no choice for a socket.
     #[cfg(test)]
     pub fn congestion(&self) -> Option<String> {
