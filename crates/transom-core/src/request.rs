@@ -133,21 +133,7 @@ impl Operation {
     /// Whether it moves bytes of a scatter/gather list.
     #[must_use]
     pub const fn has_data(&self) -> bool {
-        match self {
-            Operation::Send
-            | Operation::SendWithInvalidate { .. }
-            | Operation::SendWithImmediate { .. }
-            | Operation::Write { .. }
-            | Operation::WriteWithImmediate { .. }
-            | Operation::Read { .. }
-            | Operation::Atomic { .. }
-            | Operation::Receive => true,
-            Operation::Bind { .. }
-            | Operation::BindStanding { .. }
-            | Operation::Invalidate { .. }
-            | Operation::FastRegister { .. }
-            | Operation::Unsupported { .. } => false,
-        }
+        self.on_wire().is_some() || matches!(self, Operation::Receive)
     }
 
     /// The kind of its message, as refusals name it; `None`: it makes none.

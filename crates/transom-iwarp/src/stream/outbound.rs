@@ -39,7 +39,7 @@ pub(super) struct Outbound {
     pub(super) settled: u64,
     /// How many messages that have gone out the peer vouches for.
     pub(super) vouched: u64,
-    /// The number of messages that had gone out with the youngest one whose verdict somebody waits for.
+    /// How many messages must be vouched for, so that every request that asks for a verdict has its own.
     pub(super) verdict_for: u64,
     pub(super) probing: bool,
     /// Reads and atomics under way, in order; the program's among them.

@@ -159,8 +159,11 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: a queue of the program's.
     let at = unsafe { current(cq) }.1;
+    // In this order: a thread that loses its processor in between makes the time later, and never earlier than the
+    // completion was.
+    let ago = now().since(at);
     let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let then = today.saturating_sub(now().since(at));
+    let then = today.saturating_sub(ago);
     u64::try_from(then.as_nanos()).unwrap_or(u64::MAX)
 }
 

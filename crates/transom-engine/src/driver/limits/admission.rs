@@ -165,7 +165,7 @@ impl Counts {
         self.from.get(&from).map_or(0, BTreeSet::len)
     }
 
-    /// Whose places are all taken, so that one more from there has none.
+    /// Whether a connection from there needs a place of a kind of which all are taken: the holders of that kind.
     fn full(&self, from: Origin, total: usize) -> Option<fn(Origin) -> bool> {
         match from {
             Origin::OurUser(_) | Origin::Proven => {

@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     /// The holder of its local port, if a program has reserved that.
     pub(crate) port: Option<Weak<ReservedPort>>,
     pub(crate) peer: Option<SocketAddr>,
-    /// The byte of this side's front for the peer's.
+    /// The word of this side's front for the peer's.
     pub(super) front_word: Option<u32>,
     /// The Connect under way.
     pub(super) attempt: Option<Box<Attempt>>,
