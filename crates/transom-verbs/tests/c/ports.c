@@ -199,6 +199,7 @@ static void own_queue_pairs(void) {
         struct ibv_cq *queue = MADE(ibv_create_cq(passive->verbs, 8, NULL, NULL, 0));
         struct ibv_qp_init_attr init = {
             .send_cq = queue, .recv_cq = queue, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+        struct ibv_qp *stranger = MADE(ibv_create_qp(pd, &init));
         struct ibv_qp *own = MADE(ibv_create_qp(pd, &init));
         for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
             struct ibv_qp_attr attr = {.qp_state = state};
@@ -206,6 +207,11 @@ static void own_queue_pairs(void) {
             SUCCEEDS(rdma_init_qp_attr(passive, &attr, &mask));
             if (state == IBV_QPS_RTR) /* V128: this number leads to the connection. */
                 CHECK("V128", attr.dest_qp_num == active->qp->qp_num, "%#x", attr.dest_qp_num);
+            if (state < IBV_QPS_RTS) { /* The same number at another address is another queue pair. */
+                struct ibv_qp_attr elsewhere = attr;
+                elsewhere.ah_attr.grh.dgid.raw[15] ^= 0x40;
+                SUCCEEDS(ibv_modify_qp(stranger, &elsewhere, mask));
+            }
             SUCCEEDS(ibv_modify_qp(own, &attr, mask));
         }
         struct rdma_conn_param accepted = {.qp_num = own->qp_num};
@@ -227,6 +233,7 @@ static void own_queue_pairs(void) {
         qp_state(own, IBV_QPS_ERR);
         EXPECT_WC("V130", queue, 7, IBV_WC_WR_FLUSH_ERR);
         SUCCEEDS(ibv_destroy_qp(own));
+        SUCCEEDS(ibv_destroy_qp(stranger));
         if (!destroys) {
             comes(theirs, RDMA_CM_EVENT_DISCONNECTED);
             SUCCEEDS(rdma_destroy_id(passive));

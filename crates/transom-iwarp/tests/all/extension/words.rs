@@ -102,6 +102,13 @@ fn a_plain_peer_is_neither_asked_nor_told() {
         matches!(&active.taken()[..], [Got::Accepted { private, .. }] if private.as_slice() == b"data")
     );
     assert!(!active.wire.facts().unwrap().extension);
+    // Whatever such a peer has in its reserved bits, its private data is whole.
+    let mut active = asked(b"").0;
+    reply[16] |= mpa::TELLS;
+    active.feed(&reply);
+    assert!(
+        matches!(&active.taken()[..], [Got::Accepted { private, .. }] if private.as_slice() == b"data")
+    );
     // A Request of a plain peer with that bit is not asked.
     let mut passive = Side::new(asking());
     let mut request = asked(b"").1;
