@@ -421,6 +421,12 @@ impl Execution {
                 && shared.is_some_and(|shared| shared.take(self.number, &mut self.receives))
     }
 
+    /// Whether a receive is posted that this half has not got: another thread holds the lock under which it is
+    /// carried over, and has still to do so.
+    pub(crate) fn has_receive_in_front(&self) -> bool {
+        !self.shares_receives() && self.pair.receives.uncompleted() as usize > self.receives.len()
+    }
+
     /// The connection is over, and the queue pair goes on: what has succeeded completes, and what
     /// was begun and not finished stays. A failure behind that is taken back, for it is not the first.
     pub(crate) fn part(&mut self, effects: &mut Effects, shared: Option<&dyn SharedReceives>) {

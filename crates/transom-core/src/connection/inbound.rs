@@ -10,7 +10,7 @@ use super::ending::{Refused, refusal_event};
 use super::{Attention, Connection, ConnectionPhase, Received};
 use crate::copy::{AccessError, Accessor};
 use crate::dialect::DeadWindow;
-use crate::exec::{Arrival, Value};
+use crate::exec::{Arrival, Execution, Value};
 use crate::queue::Progress;
 use crate::trace::What;
 use crate::{
@@ -449,9 +449,17 @@ impl Connection {
         }
     }
 
+    /// Whether a receive is posted that no pass has carried over yet: a message must not fail for want of it.
+    pub(super) fn has_receive_in_front(&self) -> bool {
+        self.execution.as_ref().is_some_and(Execution::has_receive_in_front)
+    }
+
     /// Whether messages of an unreliable peer have found no receive for as long as one may wait: the next
     /// is dropped at once.
-    fn has_waited(&self, cx: &Cx<'_>) -> bool {
+    fn has_waited(&mut self, cx: &Cx<'_>) -> bool {
+        if self.has_receive_in_front() {
+            self.none_since = None;
+        }
         let limit = self.execution.as_ref().filter(|execution| execution.is_unreliable());
         let limit = limit.and_then(|execution| execution.pair.limits().receive);
         let since = self.none_since;

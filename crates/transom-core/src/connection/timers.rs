@@ -131,7 +131,7 @@ impl Connection {
         if silent {
             return self.time_out(cx);
         }
-        if paused {
+        if paused && !self.has_receive_in_front() {
             self.resume(cx);
             if self.is_unreliable() {
                 self.drop_paused(cx);

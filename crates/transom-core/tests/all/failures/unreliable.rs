@@ -12,6 +12,7 @@ crate::support::again_over_process![
     v96_without_a_connection_only_messages_are_lost,
     v96_what_the_receiver_cannot_take_is_dropped_and_the_next_message_arrives,
     v96_a_send_waits_for_a_receive_for_a_while_and_is_lost_then,
+    v96_a_receive_that_is_posted_while_a_pass_is_under_way_counts,
     v96_no_send_waits_for_credit,
     v96_a_guess_costs_the_connection_and_no_queue_pair,
     v96_immediate_data_without_a_receive_is_lost,
@@ -219,6 +220,38 @@ fn v96_a_send_waits_for_a_receive_for_a_while_and_is_lost_then() {
     pair.hosts[PASSIVE].post_receive(22, &[]).unwrap();
     pair.pump();
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(22, OK)], "the time begins anew");
+}
+
+/// A thread posts while another one makes a pass: the receive lies in front of the connection until the next pass.
+#[test]
+fn v96_a_receive_that_is_posted_while_a_pass_is_under_way_counts() {
+    let mut pair = connected(config());
+    post(&mut pair, 1, Operation::Send, &[]);
+    pair.advance(LIMIT);
+    pair.stall(PASSIVE, true);
+    for context in [2, 3] {
+        post(&mut pair, context, Operation::Send, &[]);
+    }
+    pair.pump();
+    let bytes = pair.take_flight(PASSIVE);
+    let now = pair.now;
+    let host = &mut pair.hosts[PASSIVE];
+    let taken = host.with(now, |_, connection, queue_pair, cx| {
+        queue_pair.post_receive(20, &[]).unwrap();
+        connection.unwrap().receive(cx, &bytes)
+    });
+    assert!(taken.read_paused, "it waits for the next pass");
+    host.with(now, |_, connection, _, cx| {
+        connection.unwrap().receive(cx, &bytes[taken.consumed..])
+    });
+    assert_eq!(host.outcomes(), [(20, OK)], "the second waits, as long as if none had been lost");
+    let due = now.after(LIMIT);
+    host.with(due, |_, connection, queue_pair, cx| {
+        queue_pair.post_receive(21, &[]).unwrap();
+        connection.unwrap().on_deadline(cx);
+    });
+    host.with(due, |_, connection, _, cx| connection.unwrap().on_deadline(cx));
+    assert_eq!(host.outcomes(), [(21, OK)], "posted in front of a deadline");
 }
 
 #[test]

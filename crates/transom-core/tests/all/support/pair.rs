@@ -359,6 +359,11 @@ impl Pair {
         self.ways[to].flight.len()
     }
 
+    /// Take the bytes on their way to a host, which they do not reach.
+    pub(crate) fn take_flight(&mut self, to: usize) -> Vec<u8> {
+        self.ways[to].flight.drain(..).collect()
+    }
+
     /// Put bytes of an attacker's behind what is on its way to a host.
     pub(crate) fn inject(&mut self, to: usize, bytes: &[u8]) {
         self.ways[to].flight.extend_from_slice(bytes);
