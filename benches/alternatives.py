@@ -261,7 +261,7 @@ def plot(results, path):
 
 
 def install():
-    missing = [package for tool, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")) if not shutil.which(tool)]
+    missing = [package for tool, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils"), ("iperf3", "iperf3")) if not shutil.which(tool)]
     if missing:
         sudo = [] if os.geteuid() == 0 else ["sudo"]
         subprocess.run(sudo + ["apt-get", "install", "-y", "-q"] + missing, check=True, stdout=subprocess.DEVNULL)

@@ -89,7 +89,7 @@ def main():
     parser.add_argument("--transom", help="a built command (default: build one)")
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
-    if options.only != "targets" and not options.no_install:
+    if not options.no_install:
         alternatives.install()
     binary = options.transom or build()
     if options.only != "alternatives":
