@@ -598,6 +598,24 @@ mod tests {
         matches!(request.operation, Operation::Bind { window } if memory.activate(window))
     }
 
+    /// A queue pair in error whose connection is over is disconnected from then on (ND2 4.9).
+    #[test]
+    fn only_a_queue_pair_that_has_lost_its_connection_is_disconnected_afterwards() {
+        let disconnect = |pair: &mut QueuePair, memory: &Memory| {
+            pair.disconnected(memory, Time(0), &mut Effects::default());
+            pair.state()
+        };
+        let (mut pair, execution, memory) = connected();
+        assert_eq!(disconnect(&mut pair, &memory), QueuePairState::Connected);
+        pair.pair.enter(QueuePairState::Error);
+        assert_eq!(disconnect(&mut pair, &memory), QueuePairState::Error, "its half is away");
+        pair.detach(execution);
+        assert_eq!(disconnect(&mut pair, &memory), QueuePairState::Disconnected);
+        assert_eq!(disconnect(&mut pair, &memory), QueuePairState::Disconnected);
+        pair.reset(&memory, Time(0)).unwrap();
+        assert_eq!(disconnect(&mut pair, &memory), QueuePairState::Idle);
+    }
+
     #[test]
     fn a_bind_executes_at_its_call_when_nothing_is_before_it() {
         let (pair, execution, memory) = connected();

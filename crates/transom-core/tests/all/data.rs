@@ -4,7 +4,7 @@
 
 use crate::support::{ACTIVE, DOMAIN, Host, PASSIVE, Pair, PairConfig, Seen, Wires};
 use transom_core::{
-    CompletionFlags, CompletionKind, Data, Denials as _, Flags, LinkWish, Operation,
+    CompletionFlags, CompletionKind, Cx, Data, Denials as _, Flags, LinkWish, Operation,
     QueuePairState, Request, Sge, Side, Status, dialect,
 };
 use transom_memory::{Rights, Scope, Segment, Token};
@@ -27,6 +27,7 @@ crate::support::again_over_process![
     a_frame_whose_pages_are_gone_fails_its_request,
     an_answer_whose_pages_are_gone_fails_the_peers_read,
     inline_data_of_each_request_is_its_own,
+    a_tracer_that_wants_frames_sees_all_of_them,
 ];
 
 const RW: Rights = Rights(Rights::REMOTE_READ.0 | Rights::REMOTE_WRITE.0);
@@ -650,4 +651,40 @@ fn a_write_is_placed_in_increasing_address_order() {
         }
         assert_eq!(next, target.address + 300_000);
     });
+}
+
+/// A tracer that wants frames sees each of both directions with all of its bytes, so that none is lent.
+#[test]
+fn a_tracer_that_wants_frames_sees_all_of_them() {
+    use transom_core::trace::{FrameTrace, TraceEvent, Tracer};
+    #[derive(Default)]
+    struct Frames([Vec<u8>; 2]);
+    impl Tracer for Frames {
+        fn event(&mut self, _: &TraceEvent) {}
+        fn wants_frames(&self) -> bool {
+            true
+        }
+        fn frame(&mut self, frame: &FrameTrace<'_>) {
+            self.0[usize::from(frame.inbound)].extend_from_slice(frame.bytes);
+        }
+    }
+    fn traced<'a>(cx: &'a mut Cx<'_>, frames: &'a mut Frames) -> Cx<'a> {
+        let Cx { now, memory, host, denials, shared, .. } = *cx;
+        let (lane, effects) = (&mut *cx.lane, &mut *cx.effects);
+        Cx { now, memory, lane, host, denials, shared, effects, trace: Some(frames) }
+    }
+    let (mut pair, [(base, memory), _]) = with_requests(false);
+    let (mut out, mut frames) = (Straight::new((base, memory), Direct::Taken), Frames::default());
+    let now = pair.now;
+    pair.hosts[ACTIVE].with(now, |_, connection, _, cx| {
+        connection.unwrap().transmit(&mut traced(cx, &mut frames), &mut out);
+    });
+    let sent = out.out.bytes;
+    assert!(sent.len() > 150_000 && out.offered == 0);
+    assert_eq!(frames.0, [sent.clone(), Vec::new()], "as they leave");
+    pair.hosts[PASSIVE].with(now, |_, connection, _, cx| {
+        let received = connection.unwrap().receive(&mut traced(cx, &mut frames), &sent);
+        assert_eq!(received.consumed, sent.len());
+    });
+    assert_eq!(frames.0, [sent.clone(), sent], "as they come");
 }

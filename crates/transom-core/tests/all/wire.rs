@@ -218,6 +218,21 @@ fn host_of(dialect: &'static Dialect, script: Script) -> Host {
     host
 }
 
+/// A wire is chosen before messages flow.
+#[test]
+fn a_wire_is_not_changed_after_start_up() {
+    let mut pair = Pair::connected(&dialect::ND2);
+    let host = &mut pair.hosts[0];
+    let changed = host.with(Time(1), |_, link, _, cx| {
+        link.unwrap().change_wire(cx, Box::new(Script::default()), None)
+    });
+    assert_eq!(changed, Err(Status::InvalidState));
+    host.post_receive(20, &[]).unwrap();
+    pair.post(1, 1, Operation::Send, Flags::NONE, &[]).unwrap();
+    pair.pump();
+    assert_eq!(pair.hosts[0].outcomes(), [(20, Status::Success)], "the first wire goes on");
+}
+
 /// A peer that sends a Write with immediate data without leave: its bytes are placed, and the receive
 /// completes when there is one.
 #[test]

@@ -32,6 +32,7 @@ crate::support::again_over_process![
     v104_the_first_message_is_reported_once,
     v92_a_queue_pair_that_serves_no_reads_refuses_them,
     v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
+    v129_bytes_in_front_of_the_queue_pair_are_kept_up_to_a_limit,
     v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
     v129_a_connection_is_joined_once_and_in_some_states_only
 ];
@@ -367,10 +368,13 @@ fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_own_limit() {
         pair.advance(Duration::from_millis(999));
         send(&mut pair, ACTIVE, 2);
         assert_eq!(pair.hosts[ACTIVE].outcomes(), []);
-        pair.advance(Duration::from_millis(1));
+        // No byte comes and no other pass follows.
+        let due = pair.now.after(Duration::from_millis(1));
+        pair.hosts[ACTIVE].with(due, |_, link, _, cx| link.unwrap().on_deadline(cx));
         let expected = [(1, Status::ReceiverNotReady), (2, CANCELED)];
         assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
         assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Error);
+        pair.pump();
         assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle, "it did nothing");
     }
     // For ever.
@@ -526,6 +530,40 @@ fn alone(private: &[u8]) -> Pair {
     pair
 }
 
+/// A window that is open to its whole domain is bound elsewhere at once, or stays where it was (Verbs V50).
+#[test]
+fn a_bind_that_is_refused_leaves_the_window_where_it_was() {
+    let mut pair = verbs();
+    establish(&mut pair);
+    let host = &mut pair.hosts[ACTIVE];
+    let region = host.register(vec![0; 64], Rights(Rights::BIND.0 | WRITABLE.0));
+    let index = host.memory.reserve_standing(crate::support::DOMAIN).unwrap();
+    let [first, second] = [1, 2].map(|key| transom_memory::Memory::with_key(index, key));
+    let mut bind = |context, key, length| {
+        let operation = Operation::BindStanding {
+            key,
+            region: region.token,
+            base: region.address,
+            length,
+            rights: Rights::REMOTE_WRITE,
+            zero_based: false,
+            wide: true,
+        };
+        pair.post(ACTIVE, context, operation, Flags::NONE, &[]).unwrap();
+        pair.pump();
+        let host = &mut pair.hosts[ACTIVE];
+        let named = [first, second].map(|key| host.memory.is_open(key));
+        (host.outcomes(), named, host.memory.counts(region.token).unwrap().windows)
+    };
+    assert_eq!(bind(1, first, 64), (vec![(1, OK)], [true, false], 1));
+    assert_eq!(bind(2, second, 32), (vec![(2, OK)], [false, true], 1), "elsewhere");
+    assert_eq!(bind(3, second, 0), (vec![(3, OK)], [false, true], 0), "nowhere");
+    assert_eq!(bind(4, first, 64), (vec![(4, OK)], [true, false], 1));
+    let (outcomes, named, windows) = bind(5, second, 65);
+    assert!(matches!(outcomes[..], [(5, status)] if !status.is_success()), "{outcomes:?}");
+    assert_eq!((named, windows), ([true, false], 1), "where it was");
+}
+
 #[test]
 fn v129_a_queue_pair_joins_a_connection_that_was_made_without_one() {
     // Before the active side completes, behind it, and when the peer has sent something already.
@@ -564,6 +602,34 @@ fn v129_a_queue_pair_joins_a_connection_that_was_made_without_one() {
             assert_eq!(outcomes, [(1, OK), (20, OK)], "early {early}, late {late}, host {host}");
         }
     }
+}
+
+/// 64 KiB wait; no more are read then, until there is a queue pair.
+#[test]
+fn v129_bytes_in_front_of_the_queue_pair_are_kept_up_to_a_limit() {
+    const MOST: usize = 64 * 1024;
+    let mut pair = alone(b"");
+    let target = pair.hosts[PASSIVE].register(vec![0; 2 * MOST], WRITABLE);
+    let source = pair.hosts[ACTIVE].register(vec![7; 2 * MOST], Rights::NONE);
+    pair.accept(3, READS, b"").unwrap();
+    pair.complete().unwrap();
+    pair.join(ACTIVE).unwrap();
+    pair.stall(PASSIVE, true);
+    let list = [source.all()];
+    pair.post(ACTIVE, 1, write(&target, 0), Flags::NONE, &list).unwrap();
+    pair.pump();
+    let reads = |pair: &Pair| pair.hosts[PASSIVE].connection.as_ref().unwrap().wants_read();
+    pair.deliver(PASSIVE, MOST - 1 - pair.unread(PASSIVE));
+    assert!(reads(&pair));
+    pair.deliver(PASSIVE, 1);
+    assert!(!reads(&pair), "as many as may wait");
+    pair.stall(PASSIVE, false);
+    pair.join(PASSIVE).unwrap();
+    assert!(reads(&pair));
+    pair.pump();
+    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
+    let arrived = pair.hosts[PASSIVE].arena.read(target.address, 2 * MOST).unwrap();
+    assert_eq!(arrived, vec![7; 2 * MOST]);
 }
 
 #[test]

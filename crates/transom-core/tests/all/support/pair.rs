@@ -359,6 +359,11 @@ impl Pair {
         self.ways[to].flight.len()
     }
 
+    /// Bytes that have reached a host, which has not taken them.
+    pub(crate) fn unread(&self, to: usize) -> usize {
+        self.ways[to].held.len()
+    }
+
     /// Take the bytes on their way to a host, which they do not reach.
     pub(crate) fn take_flight(&mut self, to: usize) -> Vec<u8> {
         self.ways[to].flight.drain(..).collect()
