@@ -8,13 +8,13 @@ use transom_wire::{
 
 use super::ending::{Refused, refusal_event};
 use super::{Attention, Connection, ConnectionPhase, Received};
-use crate::copy::{AccessError, Accessor};
+use crate::copy::{AccessError, Accessor, LARGEST_COPY};
 use crate::dialect::DeadWindow;
 use crate::exec::{Arrival, Execution, Value};
-use crate::queue::Progress;
+use crate::queue::{Progress, RequestQueue, Slot};
 use crate::trace::What;
 use crate::{
-    CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, EndReason, HostMemory,
+    CompletionKind, ConnectionEvent, Cx, DenialCause, DenialRecord, Effects, EndReason, HostMemory,
     QueuePairEvent, QueuePairKind, QueuePairState, Status,
 };
 
@@ -76,6 +76,9 @@ const BURST: usize = 96;
 
 /// Bytes of a peer that wait for a queue pair, before nothing further is read.
 const MOST_HELD: usize = 64 * 1024;
+
+/// The circumstances of a copy: the guard of several frames, the program's memory, and the moment.
+type Under<'a, 'b> = (&'a mut Pass<'b>, &'a dyn HostMemory, Time);
 
 impl Connection {
     /// The next bytes of the link. Call it again with what was not consumed and more behind it.
@@ -156,6 +159,28 @@ impl Connection {
                         self.wire.executed(cx.now);
                     }
                 }
+                (
+                    Some(_),
+                    Some(Event::Send {
+                        offset: 0,
+                        payload,
+                        last: true,
+                        solicited,
+                        invalidate: None,
+                        immediate: None,
+                    }),
+                ) if self.takes_whole(payload) => {
+                    self.see_message();
+                    let under = (&mut pass, cx.host, cx.now);
+                    let delivered = self.deliver_whole(under, cx.effects, payload, solicited);
+                    frames.taken(consumed);
+                    if let Err(error) = delivered {
+                        drop(pass);
+                        self.refuse_filled(cx, error);
+                        quiet = None;
+                        pass = memory.pass(&mut *cx.lane);
+                    }
+                }
                 _ if consumed == 0 => break,
                 (_, event) => {
                     drop(pass);
@@ -182,7 +207,7 @@ impl Connection {
     #[inline(never)]
     fn put_elsewhere(
         &self,
-        under: (&mut Pass<'_>, &dyn HostMemory, Time),
+        under: Under<'_, '_>,
         token: u32,
         address: u64,
         payload: Bytes<'_>,
@@ -190,6 +215,43 @@ impl Connection {
         self.remote(Purpose::RemoteWrite, payload.len() as u64, |accessor| {
             accessor.put(under, token, address, payload)
         })
+    }
+
+    /// Whether a Send of one frame fills a receive that is here and lies in one piece.
+    #[inline]
+    fn takes_whole(&self, payload: Bytes<'_>) -> bool {
+        let receives = self.execution.as_ref().map(|execution| &execution.receives);
+        let room = receives.and_then(RequestQueue::front).and_then(Slot::only);
+        room.is_some_and(|room| payload.len() <= (room.length as usize).min(LARGEST_COPY))
+    }
+
+    /// Fill the receive at the front with a Send of one frame, and complete it.
+    #[inline(never)]
+    fn deliver_whole(
+        &mut self,
+        under: Under<'_, '_>,
+        effects: &mut Effects,
+        payload: Bytes<'_>,
+        solicited: bool,
+    ) -> Result<(), AccessError> {
+        let Some(execution) = &mut self.execution else { return Err(AccessError::Missing) };
+        let (now, length) = (under.2, payload.len() as u32);
+        let actor = execution.receiver(self.config.id);
+        let accessor = Accessor { actor, purpose: Purpose::ReceiveBuffer };
+        let room = execution.receives.front().and_then(Slot::only).ok_or(AccessError::Missing)?;
+        if !payload.is_empty() {
+            accessor.put(under, room.token, room.address, payload)?;
+        }
+        let (kind, value) = (CompletionKind::Receive, Value::None);
+        execution.complete_receive(effects, &Arrival { kind, length, solicited, value });
+        self.wire.executed(now);
+        Ok(())
+    }
+
+    /// The memory of a receive was refused: the peer did nothing wrong and learns no more than that (ND2 4.5).
+    fn refuse_filled(&mut self, cx: &mut Cx<'_>, error: AccessError) {
+        let cause = error.cause(false);
+        self.refuse_receive(cx, Status::LocalAccess, RefusalClass::Internal, cause);
     }
 
     /// Whether the next frame may be taken. What no longer counts is taken here, and thrown away: unread bytes
@@ -618,9 +680,7 @@ impl Connection {
             return true;
         }
         if let Err(error) = accessor.place_list(cx, &execution.receives, &slot, offset, payload) {
-            // The peer did nothing wrong and learns no more than that (ND2 4.5).
-            let cause = error.cause(false);
-            self.refuse_receive(cx, Status::LocalAccess, RefusalClass::Internal, cause);
+            self.refuse_filled(cx, error);
             return true;
         }
         if !send.last {

@@ -400,11 +400,18 @@ fn receives_are_consumed_in_posting_order() {
         let inbox = p.register(vec![0; 32], Rights::LOCAL_WRITE);
         for at in 0..32 {
             p.post_receive(at, &[inbox.sge(at, 1)]).unwrap();
-            a.post(at, Operation::Send, Flags::NONE, &[source.sge(at, 1)]).unwrap();
+            let flags = if at % 2 == 1 { Flags::SOLICIT } else { Flags::NONE };
+            a.post(at, Operation::Send, flags, &[source.sge(at, 1)]).unwrap();
         }
         pair.pump();
         let expected: Vec<_> = (0..32).map(|context| (context, Status::Success)).collect();
-        assert_eq!(pair.hosts[PASSIVE].outcomes(), expected);
+        let received = pair.hosts[PASSIVE].completions();
+        for one in &received {
+            assert_eq!((one.status, one.length), (Status::Success, 1));
+            let solicited = one.flags.contains(CompletionFlags::SOLICITED);
+            assert_eq!(solicited, one.request_context % 2 == 1);
+        }
+        assert!(received.iter().map(|one| one.request_context).eq(0..32));
         assert_eq!(pair.hosts[ACTIVE].outcomes(), expected);
         let bytes: Vec<u8> = (0..32).collect();
         assert_eq!(pair.hosts[PASSIVE].arena.read(inbox.address, 32).unwrap(), bytes);

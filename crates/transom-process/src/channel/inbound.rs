@@ -197,14 +197,49 @@ impl Channel {
         };
         // A violation changes nothing here; the other way reports it.
         self.learn(ack).ok()?;
+        self.take_whole(length);
+        let event = Some(Event::Write { token, address, payload, last: true, immediate: None });
+        let (done, news) = self.take_news();
+        Some(Decoded { consumed: HEADER + behind, done, news, event })
+    }
+
+    /// As [`Channel::on_whole_write`], a Send that is one record and brings nothing but its payload.
+    #[inline(never)]
+    pub(super) fn on_whole_send<'b>(&mut self, bytes: &'b [u8]) -> Option<Decoded<'b>> {
+        let (header, rest) = bytes.split_first_chunk()?;
+        let [first, ack, _, last] = record::words_of(header);
+        let (kind, length) = (record::kind_of(first), (last >> 32) as u32);
+        if !self.handshake.is_open() || self.inbound.is_unfinished() || !self.has_granted() {
+            return None;
+        }
+        let (payload, behind) = match kind & !record::SOLICITED_SEND {
+            record::WHOLE_SEND if (0..=INLINE as u32).contains(&length) => {
+                (Bytes::Own(rest.get(..length as usize)?), length as usize)
+            }
+            record::WHOLE_SEND_ELSEWHERE if (1..=LARGEST_PAYLOAD as u32).contains(&length) => {
+                let address = u64::from_ne_bytes(*rest.first_chunk()?);
+                (Bytes::Shared { address, length }, 8)
+            }
+            _ => return None,
+        };
+        self.learn(ack).ok()?;
+        self.take_whole(length);
+        self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;
+        let solicited = kind & record::SOLICITED_SEND != 0;
+        let (offset, last, invalidate, immediate) = (0, true, None, None);
+        let event = Some(Event::Send { offset, payload, last, solicited, invalidate, immediate });
+        let (done, news) = self.take_news();
+        Some(Decoded { consumed: HEADER + behind, done, news, event })
+    }
+
+    /// A message of one record has come.
+    #[inline(always)]
+    fn take_whole(&mut self, length: u32) {
         self.inbound.last = self.inbound.taken;
         self.inbound.answered = false;
         self.inbound.taken += 1;
         self.inbound.held = Some(length);
         self.cut = false;
-        let event = Some(Event::Write { token, address, payload, last: true, immediate: None });
-        let (done, news) = self.take_news();
-        Some(Decoded { consumed: HEADER + behind, done, news, event })
     }
 
     /// A decoded record, and with it the acknowledgements that have become known.
@@ -277,10 +312,15 @@ impl Channel {
         Ok(Some(Event::Target { number: header.token }))
     }
 
+    /// Whether a receive is granted that no message has used. Counts are modulo 2^28.
+    #[inline]
+    fn has_granted(&self) -> bool {
+        self.inbound.sends != self.ledger.announced_credits()
+    }
+
     /// A message that has begun uses one of the receives granted.
     fn use_receive(&mut self, what: &str) -> Result<(), Broken> {
-        // Counts are modulo 2^28.
-        if self.inbound.sends == self.ledger.announced_credits() {
+        if !self.has_granted() {
             return Err(("receives", format!("{what} for which no receive was granted")));
         }
         self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;

@@ -73,6 +73,9 @@ impl Channel {
     /// A record that is no Write by itself.
     #[inline(never)]
     fn decode_other<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
+        if let Some(decoded) = self.on_whole_send(bytes) {
+            return Ok(decoded);
+        }
         if self.handshake.phase() == Phase::Closing {
             return Ok(self.with_news(Decoded::of(bytes.len(), None)));
         }

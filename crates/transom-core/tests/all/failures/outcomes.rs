@@ -10,6 +10,7 @@ use super::table::Situation;
 use super::*;
 
 crate::support::again_over_process![
+    nothing_behind_a_refused_message_is_executed_although_it_has_come,
     nd2_4_5_every_row,
     nd2_4_5_after_the_first_error_the_rest_is_canceled_in_order,
     a_refusal_leaves_a_record_on_both_sides,
@@ -129,6 +130,53 @@ fn nd2_4_5_every_row() {
             }
         }
     }
+}
+
+/// A message that is refused ends the connection for those behind it that have come in the same bytes.
+#[test]
+fn nothing_behind_a_refused_message_is_executed_although_it_has_come() {
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+        let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
+        pair.stall(PASSIVE, true);
+        for (context, offset) in [(1, 1), (2, 0)] {
+            let list = [source.all()];
+            pair.post(ACTIVE, context, write(&target, offset), Flags::NONE, &list).unwrap();
+        }
+        pair.pump();
+        pair.stall(PASSIVE, false);
+        pair.pump();
+        let placed = pair.hosts[PASSIVE].arena.read(target.address, 8).unwrap();
+        assert_eq!(placed, [0; 8], "{}", dialect.name);
+    });
+    each(|mut pair, dialect| {
+        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
+        let inbox = pair.hosts[PASSIVE].register(vec![0; 8], Rights::LOCAL_WRITE);
+        let gone = pair.hosts[PASSIVE].register(vec![0; 8], Rights::LOCAL_WRITE);
+        let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
+        for (context, buffer) in [(20, &gone), (21, &inbox)] {
+            pair.hosts[PASSIVE].post_receive(context, &[buffer.all()]).unwrap();
+        }
+        pair.pump();
+        let unless = Unless { windows: true, posted: false };
+        pair.hosts[PASSIVE].memory.deregister(gone.token, unless, 0).unwrap();
+        pair.stall(PASSIVE, true);
+        for (context, operation) in
+            [(1, Operation::Send), (2, write(&target, 0)), (3, Operation::Send)]
+        {
+            pair.post(ACTIVE, context, operation, Flags::NONE, &[source.all()]).unwrap();
+        }
+        pair.pump();
+        pair.stall(PASSIVE, false);
+        pair.pump();
+        let host = &mut pair.hosts[PASSIVE];
+        for buffer in [&inbox, &target] {
+            assert_eq!(host.arena.read(buffer.address, 8).unwrap(), [0; 8], "{}", dialect.name);
+        }
+        let outcomes = host.outcomes();
+        assert!(outcomes.iter().all(|(_, status)| !status.is_success()), "{outcomes:?}");
+        assert_eq!(outcomes.first(), Some(&(20, Status::LocalAccess)), "{}", dialect.name);
+    });
 }
 
 /// Two entries of a table for one thing are alike: a row's place is its situation's.
