@@ -7,6 +7,7 @@
 //! afterwards, with the lock dropped, it carries out the [`Effects`](crate::Effects).
 
 mod ending;
+mod frames;
 mod inbound;
 mod outbound;
 mod timers;
