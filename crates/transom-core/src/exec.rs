@@ -370,7 +370,7 @@ impl Execution {
 
     /// Complete the receive that a message has consumed.
     pub(crate) fn complete_receive(&mut self, effects: &mut Effects, arrival: &Arrival) {
-        let Some((slot, place)) = self.pop_receive() else { return };
+        let Some(slot) = self.receives.front() else { return };
         let mut flags = CompletionFlags::default();
         if arrival.solicited {
             flags.0 |= CompletionFlags::SOLICITED.0;
@@ -386,16 +386,17 @@ impl Execution {
                 bytes
             }
         };
-        let completion = self.completion(&slot, Status::Success, u64::from(arrival.length), 0);
-        let kind = arrival.kind;
+        let completion = self.completion(slot, Status::Success, u64::from(arrival.length), 0);
+        let (kind, place) = (arrival.kind, self.remove_receive());
         effects
             .complete(self.receive_side(), Completion { kind, flags, value, place, ..completion });
     }
 
     /// Complete the oldest receive with an error.
     pub(crate) fn fail_receive(&mut self, effects: &mut Effects, status: Status, denial: u64) {
-        let Some((slot, place)) = self.pop_receive() else { return };
-        let completion = self.completion(&slot, status, 0, denial);
+        let Some(slot) = self.receives.front() else { return };
+        let completion = self.completion(slot, status, 0, denial);
+        let place = self.remove_receive();
         effects.complete(self.receive_side(), Completion { place, ..completion });
     }
 
@@ -406,12 +407,11 @@ impl Execution {
         }
     }
 
-    /// The oldest receive, and the place of its completion.
-    fn pop_receive(&mut self) -> Option<(Slot, u32)> {
-        let slot = self.receives.pop()?;
+    /// Remove the oldest receive: the place of its completion.
+    fn remove_receive(&mut self) -> u32 {
+        self.receives.remove();
         self.receiving = false;
-        let place = if self.shares_receives() { 0 } else { self.pair.receives.complete() };
-        Some((slot, place))
+        if self.shares_receives() { 0 } else { self.pair.receives.complete() }
     }
 
     /// Whether there is a receive for a message of the peer's, after a look into the shared queue.
