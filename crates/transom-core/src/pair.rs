@@ -62,11 +62,15 @@ pub(crate) enum Leaving {
 }
 
 /// Sum of a list, or why it is refused inline (ND2 2.9).
+#[inline]
 pub(crate) fn admit(list: &[Sge], max_sge: usize, largest: u64) -> Result<u64, Status> {
     if list.len() > max_sge {
         return Err(Status::DataOverrun);
     }
-    let length = list.iter().map(|sge| u64::from(sge.length)).sum();
+    let length = match list {
+        [only] => u64::from(only.length), // as most are
+        list => list.iter().map(|sge| u64::from(sge.length)).sum(),
+    };
     if length > largest { Err(Status::BufferOverflow) } else { Ok(length) }
 }
 
