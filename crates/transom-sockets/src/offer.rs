@@ -578,7 +578,7 @@ fn joined(segment: Segment, side: Side) -> Option<Segment> {
 
 fn dropped(segment: Segment) -> Option<Segment> {
     // SAFETY: attached by this module, and used by no other call.
-    unsafe { sys::unmap(segment.header.cast(), segment_length(segment.ring) as usize) };
+    unsafe { sys::detach_memory(segment.header.cast(), segment_length(segment.ring) as usize) };
     None
 }
 
@@ -686,7 +686,7 @@ fn open(id: u32, cookie: u64) -> Option<Segment> {
     // While it is attached, its number is no other memory's.
     if sys::about_memory(id) != Some((length, user)) {
         // SAFETY: attached above, and used by no other call.
-        unsafe { sys::unmap(at, length as usize) };
+        unsafe { sys::detach_memory(at, length as usize) };
         return None;
     }
     let header = at.cast::<Header>();
@@ -699,7 +699,7 @@ fn open(id: u32, cookie: u64) -> Option<Segment> {
         }
         _ => {
             // SAFETY: attached above, and used by no other call.
-            unsafe { sys::unmap(at, length as usize) };
+            unsafe { sys::detach_memory(at, length as usize) };
             None
         }
     }

@@ -3,7 +3,7 @@
 
 use std::arch::asm;
 use std::ffi::{CStr, c_int, c_long, c_void};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SHM_INFO: c_int = 14;
@@ -261,9 +261,39 @@ pub(crate) fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// Bytes of shared memory that are attached.
+static ATTACHED: AtomicUsize = AtomicUsize::new(0);
+
+/// Count so many bytes more as attached. `ENOMEM`: the program needs the rest of an address space that is limited.
+fn count_attached(length: usize) -> Result<(), Errno> {
+    let most = limit_of(libc::RLIMIT_AS) / 4;
+    let more = |all: usize| all.checked_add(length).filter(|all| *all as u64 <= most);
+    let counted = ATTACHED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    counted.map(drop).map_err(|_| libc::ENOMEM)
+}
+
+/// Detach shared memory.
+///
+/// # Safety
+/// Nothing in it is used any more; it was attached by one of the next two functions, with this length.
+pub(crate) unsafe fn detach_memory(at: *mut c_void, length: usize) {
+    // SAFETY: the caller's.
+    unsafe { unmap(at, length) };
+    ATTACHED.fetch_sub(length, Ordering::Relaxed);
+}
+
 /// Shared memory without a name, which the kernel removes with the last process that has it attached. Its
 /// number, and where it is attached.
 pub(crate) fn shared_memory(length: usize) -> Result<(u32, *mut c_void), Errno> {
+    count_attached(length)?;
+    let made = make_memory(length);
+    if made.is_err() {
+        ATTACHED.fetch_sub(length, Ordering::Relaxed);
+    }
+    made
+}
+
+fn make_memory(length: usize) -> Result<(u32, *mut c_void), Errno> {
     // Pages cost memory when they are used.
     let flags = libc::IPC_CREAT | 0o600 | libc::SHM_NORESERVE;
     // SAFETY: no memory is touched.
@@ -292,6 +322,15 @@ pub(crate) fn about_memory(id: u32) -> Option<(u64, u32)> {
 /// be lacking when they are touched, and that is SIGBUS. The kernel attaches such memory to no address that is not
 /// a multiple of its pages.
 pub(crate) fn attach_memory(id: u32, length: usize) -> Result<*mut c_void, Errno> {
+    count_attached(length)?;
+    let attached = attach(id, length);
+    if attached.is_err() {
+        ATTACHED.fetch_sub(length, Ordering::Relaxed);
+    }
+    attached
+}
+
+fn attach(id: u32, length: usize) -> Result<*mut c_void, Errno> {
     const PAGE: usize = 4096;
     const SMALLEST_HUGE: usize = 2 << 20;
     let length = length.next_multiple_of(PAGE);
@@ -763,11 +802,15 @@ pub(crate) fn read_at(fd: c_int, to: &mut [u8], at: i64) -> Result<usize, Errno>
 
 /// Whether the limit of file sizes lets this process write so far into a file.
 pub(crate) fn may_write(length: u64) -> bool {
-    let mut limits = [0_u64; 2];
-    let (which, at) = (libc::RLIMIT_FSIZE, limits.as_mut_ptr());
+    limit_of(libc::RLIMIT_FSIZE) >= length
+}
+
+/// A limit of this process, `u64::MAX` if there is none.
+fn limit_of(which: libc::__rlimit_resource_t) -> u64 {
+    let mut limits = [u64::MAX; 2];
     // SAFETY: the kernel writes two numbers.
-    let asked = unsafe { call!(libc::SYS_prlimit64, 0, which, 0, at) };
-    asked.is_err() || limits[0] >= length
+    let _ = unsafe { call!(libc::SYS_prlimit64, 0, which, 0, limits.as_mut_ptr()) };
+    limits[0]
 }
 
 /// As [`write_quietly`], at a place of a file.

@@ -419,7 +419,7 @@ impl Socket {
         if !header.is_null() {
             let length = segment_length(self.ring()) as usize;
             // SAFETY: no call holds it, and no descriptor leads to it.
-            unsafe { sys::unmap(header.cast(), length) };
+            unsafe { sys::detach_memory(header.cast(), length) };
         }
         drop(self.deferred.take());
         for flag in [&self.gone, &self.broken, &self.reported, &self.refused, &self.passive] {

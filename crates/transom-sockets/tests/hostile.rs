@@ -265,6 +265,42 @@ fn a_connection_to_another_users_server_is_offered_to_nobody() {
     }
 }
 
+/// A server and a client, one of which has little address space, and thirty connections that last: whether some of
+/// these have memory, and whether the program has room.
+const NARROW: &str = r"
+l = socket.create_server(('127.0.0.1', 0))
+client = os.fork() == 0
+if client: ctypes.CDLL(None).prctl(1, 9)
+narrow = client == (sys.argv[1] == 'client')
+if narrow:
+    size = int(open('/proc/self/statm').read().split()[0]) * 4096
+    highest = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size + (800 << 20), highest))
+every = []
+for _ in range(30):
+    every.append(socket.create_connection(l.getsockname()) if client else l.accept()[0])
+    for turn in range(100):
+        if client: every[-1].sendall(b'x')
+        assert every[-1].recv(1) == b'x'
+        if not client: every[-1].sendall(b'x')
+if narrow:
+    memory = sum('/SYSV' in line for line in open('/proc/self/maps'))
+    print(0 < memory < 30, len(bytearray(400 << 20)) >> 20)
+elif client: signal.pause()
+else: os.wait()
+";
+
+#[test]
+fn connections_leave_address_space_to_a_program() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = format!("{FILES}{NARROW}");
+    for which in ["server", "client"] {
+        assert_eq!(line(&mut python(&code, &[which], true)), "True 400", "{which}");
+    }
+}
+
 /// A client of another user's server, or of this one's, enters a segment for its connection, with bytes in it, and executes a
 /// program that inherits the connection: what that receives.
 const INHERITS: &str = r"
