@@ -16,8 +16,8 @@ pub(crate) trait Passive: Send + Sync + 'static {
     /// The adapter of the listener.
     fn adapter(&self) -> &raw::Adapter;
 
-    /// A Request has come. No lock is held.
-    fn requested(self: &Arc<Self>, connector: raw::Connector);
+    /// A Request has come. No lock is held. `false`: no other one comes until the owner calls [`go_on`].
+    fn requested(self: &Arc<Self>, connector: raw::Connector) -> bool;
 }
 
 /// Hands over each Request at `listener`, until the listener or its owner is gone.
@@ -33,15 +33,16 @@ pub(crate) fn serve<O: Passive>(owner: &Weak<O>, listener: &Arc<raw::Listener>) 
         let (owner, listener, connector) = again;
         if let (Status::Success, Some(alive), Some(_)) =
             (status, owner.upgrade(), listener.upgrade())
+            && alive.requested(connector)
         {
-            alive.requested(connector);
             go_on(owner, listener);
         }
     });
     Ok(listener.get_request(&connector, sink)?)
 }
 
-fn go_on<O: Passive>(owner: Weak<O>, listener: Weak<raw::Listener>) {
+/// Hands over further Requests.
+pub(crate) fn go_on<O: Passive>(owner: Weak<O>, listener: Weak<raw::Listener>) {
     let Some(alive) = listener.upgrade() else { return };
     if serve(&owner, &alive) == Err(Errno::ENOMEM) {
         timers::after(PAUSE, move || go_on(owner, listener));

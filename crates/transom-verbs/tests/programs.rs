@@ -346,7 +346,8 @@ fn ids_their_events_and_their_ends() {
     run("ids");
 }
 
-/// Verbs V131: Requests that the backlog has turned away are counted as those, and not as the program's.
+/// Verbs V131: Requests that the backlog of a listener of iWARP has turned away are counted as those, and not as
+/// the program's.
 #[test]
 fn what_a_backlog_turns_away_is_counted() {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
@@ -356,6 +357,7 @@ fn what_a_backlog_turns_away_is_counted() {
     let mut program = Command::new(&program)
         .arg("backlog")
         .env("LD_LIBRARY_PATH", support::libraries())
+        .env("TRANSOM_AS", "iwarp")
         .env("TRANSOM_INSPECT", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -368,7 +370,7 @@ fn what_a_backlog_turns_away_is_counted() {
         transom_inspect::Record::Adapter(adapter) => Some(&adapter.counters),
         _ => None,
     });
-    // Those that backlog() has fetched, it has destroyed.
+    // Those that it has fetched, it has destroyed.
     let counted = counters.map(|counters| (counters.refused_backlog, counters.refused_by_program));
     assert_eq!(counted, Some((2, 3)));
     drop(program.stdin.take());

@@ -1,6 +1,6 @@
 //! Addresses and ports of ids, and the way to a peer.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use transom_engine::raw;
@@ -24,12 +24,16 @@ impl Id {
             Errno::EADDRINUSE => explain::refused(error, || {
                 format!("rdma_bind_addr: another id of this host has port {} there", address.port())
             }),
-            Errno::EADDRNOTAVAIL
-                if port::takes_rights(address.port())
-                    && port::is_here(self.context(), address.ip()) =>
-            {
-                explain::refused(Errno::EACCES, || {
-                    format!("rdma_bind_addr: port {} takes CAP_NET_BIND_SERVICE", address.port())
+            Errno::EACCES => explain::refused(error, || {
+                format!("rdma_bind_addr: port {} takes CAP_NET_BIND_SERVICE", address.port())
+            }),
+            Errno::EADDRNOTAVAIL if port::is_here(self.context(), address.ip()) => {
+                explain::refused(error, || {
+                    format!(
+                        "rdma_bind_addr: another id of this host has port {} at every address, or at one of those \
+                         that are asked for",
+                        address.port()
+                    )
                 })
             }
             Errno::EADDRNOTAVAIL => explain::refused(error, || {
@@ -54,16 +58,13 @@ impl Id {
             }));
         }
         self.choose_device(address.ip());
-        let any = address.ip().is_unspecified();
         let number = if let Some(part) = &mut inner.datagrams {
-            let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
-            let first = if any && !inner.one_family { both } else { address };
-            resolution::take_port(self, part, first)
-                .or_else(|_| resolution::take_port(self, part, address))?
+            resolution::take_port(self, part, address)
+                .map_err(|error| port::why_not(self.context(), address, error))?
                 .port()
         } else {
-            let wish = Wish { address, one_family: inner.one_family, shared };
-            let port = Port::take(&self.context().adapter, wish)?;
+            let one_family = port::takes_one_family(address, inner.one_family);
+            let port = Port::take(self.context(), Wish { address, one_family, shared })?;
             let number = port.number();
             inner.port = Some(port);
             number

@@ -22,6 +22,7 @@ use transom_wire::ReadLimits;
 
 pub(crate) use alias::{is_alias, join, shown, standing_for};
 pub(crate) use group::Joined;
+pub(crate) use passive::Place;
 
 use crate::channel::{Acknowledged, Channel};
 use crate::context::Context;
@@ -180,10 +181,12 @@ pub(crate) struct Inner {
     pub(crate) parameters: Parameters,
     /// The word of the peer's front, where it has come with its request or acceptance.
     peer_word: Option<Word>,
-    /// A listener's: how many Requests wait for the program at most (Verbs V131).
+    /// A listener's: how many Requests wait for the program as events at most (Verbs V131).
     backlog: usize,
-    /// A copy is with each Request that waits.
-    unfetched: Arc<()>,
+    /// As many do.
+    unfetched: usize,
+    /// The listener is not asked for another one until an event is fetched.
+    is_full: bool,
     /// The id's port, which takes Requests once the id listens.
     port: Option<port::Port>,
     connector: Option<Arc<raw::Connector>>,
@@ -229,18 +232,12 @@ pub(crate) struct Event {
     pub(crate) service: Option<Service>,
     /// A group that was joined.
     pub(crate) joined: Option<Joined>,
-    /// A Request's place in its listener's backlog, until the event is fetched or dropped.
+    /// A Request's.
     #[allow(dead_code, reason = "held, not used")]
-    pub(crate) place: Option<Arc<()>>,
+    pub(crate) place: Option<Place>,
 }
 
 impl Inner {
-    /// A place in the backlog, if one is free. Requests come one by one, so that no other takes it meanwhile.
-    fn place(&self) -> Option<Arc<()>> {
-        let waiting = Arc::strong_count(&self.unfetched) - 1;
-        (waiting < self.backlog).then(|| self.unfetched.clone())
-    }
-
     /// The counts that an event shows: those of the peer, or the largest where they do not travel.
     fn shown_retries(&self) -> Retries {
         self.peer_word.map_or(Retries { retry: 7, rnr: 7 }, |word| word.retries)
@@ -293,7 +290,8 @@ impl Id {
                 parameters: Parameters::default(),
                 peer_word: None,
                 backlog: 0,
-                unfetched: Arc::default(),
+                unfetched: 0,
+                is_full: false,
                 port: None,
                 connector: None,
                 datagrams: datagrams.then(Datagrams::default),

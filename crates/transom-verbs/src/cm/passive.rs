@@ -1,6 +1,6 @@
 //! The passive side: listeners, Requests, and their answers.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use transom_engine::tables::ConnectorState;
@@ -9,23 +9,39 @@ use transom_engine::{Status, raw};
 use super::{CONNECT_DATA, Event, Id, Parameters, State, Word, alias, padded};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::queue_pair::QueuePair;
 use crate::requests::{self, Passive};
 use crate::resolution::{Datagrams, Question};
 use crate::{explain, gid, limits, usage};
 
-/// Requests that wait for a program at most, whatever it asks for (Linux, ucma.c, `max_backlog`).
+/// Requests that wait for a program as events at most, whatever it asks for (Linux, ucma.c, `max_backlog`), and
+/// as many behind them.
 const MOST_WAITING: usize = 1024;
 
+/// A Request's place in its listener's backlog, until its event is fetched or dropped. No lock of the listener's
+/// is held then.
+#[derive(Debug)]
+pub(crate) struct Place(Weak<Id>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(listener) = self.0.upgrade() {
+            listener.place_is_free();
+        }
+    }
+}
+
 impl Id {
-    /// Take Requests: as many as `backlog` wait to be fetched, others are turned away, as Linux does
-    /// (`ucma_listen`, `ucma_event_handler`).
+    /// Take Requests: as many as `backlog` wait to be fetched, as on Linux (`ucma_listen`,
+    /// `ucma_connect_event_handler`). InfiniBand's peers repeat another one until there is a place
+    /// (`cm_destroy_id`), which here waits in the engine's listener; iWARP's are turned away.
     pub(crate) fn listen(self: &Arc<Id>, backlog: i32, show: impl FnOnce()) -> Result {
         let wanted = usize::try_from(backlog).unwrap_or(0);
         let backlog = if (1..=MOST_WAITING).contains(&wanted) { wanted } else { MOST_WAITING };
         let mut inner = self.lock();
         if inner.state == State::Idle {
-            let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+            let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0); // Linux, `rdma_listen`
             self.take_port(&mut inner, any, false)?;
         } else if inner.state != State::Bound {
             return Err(Errno::EINVAL);
@@ -37,7 +53,8 @@ impl Id {
             return Ok(());
         }
         let port = inner.port.as_mut().ok_or(Errno::EINVAL)?;
-        port.listen(&self.context().adapter, backlog)?;
+        let behind = if kind().infiniband { MOST_WAITING } else { backlog };
+        port.listen(&self.context().adapter, behind)?;
         let listener = port.listener.clone();
         inner.state = State::Listening;
         inner.backlog = backlog;
@@ -51,8 +68,11 @@ impl Id {
     fn request(self: &Arc<Id>, connector: raw::Connector) {
         settle(&self.context().accepting);
         let (channel, place) = {
-            let inner = self.lock();
-            (inner.channel.clone(), inner.place())
+            let mut inner = self.lock();
+            let has_room = inner.unfetched < inner.backlog;
+            let place = has_room.then(|| Place(Arc::downgrade(self)));
+            inner.unfetched += usize::from(has_room);
+            (inner.channel.clone(), place)
         };
         if place.is_none() {
             let _ = connector.turn_away(); // or the peer has gone
@@ -102,6 +122,25 @@ impl Id {
             joined: None,
             place,
         });
+    }
+
+    /// Whether another Request may come now. If not, one is asked for when a place is free.
+    fn takes_another(&self) -> bool {
+        let mut inner = self.lock();
+        inner.is_full = kind().infiniband && inner.unfetched >= inner.backlog;
+        !inner.is_full
+    }
+
+    fn place_is_free(self: &Arc<Id>) {
+        let listener = {
+            let mut inner = self.lock();
+            inner.unfetched -= 1;
+            let waits = std::mem::take(&mut inner.is_full);
+            inner.port.as_ref().filter(|_| waits).map(|port| port.listener.clone())
+        };
+        if let Some(listener) = listener {
+            requests::go_on(Arc::downgrade(self), Arc::downgrade(&listener));
+        }
     }
 
     /// A peer asks for the service of a listening id.
@@ -285,7 +324,8 @@ impl Passive for Id {
         &self.context().adapter
     }
 
-    fn requested(self: &Arc<Id>, connector: raw::Connector) {
+    fn requested(self: &Arc<Id>, connector: raw::Connector) -> bool {
         self.request(connector);
+        self.takes_another()
     }
 }

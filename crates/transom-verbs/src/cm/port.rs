@@ -24,8 +24,9 @@ const ALL: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr
 pub(super) struct Wish {
     /// Port 0: any.
     pub(super) address: SocketAddr,
+    /// Every address of IPv6 does not stand for every one of IPv4, too.
     pub(super) one_family: bool,
-    /// Other ids may have it, too, or it is of no interest to them.
+    /// Until it listens, other ids may have it, too, or it is of no interest to them.
     pub(super) shared: bool,
 }
 
@@ -51,6 +52,20 @@ pub(super) fn takes_rights(port: u16) -> bool {
     let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let first = first.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024);
     (1..first).contains(&port)
+}
+
+/// Whether an id at this address takes its family only: `of_id`, as its program has it (Linux,
+/// `rdma_bind_addr_dst`).
+pub(super) fn takes_one_family(address: SocketAddr, of_id: bool) -> bool {
+    let by_default = || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
+    of_id || address.is_ipv4() || by_default().is_ok_and(|text| text.trim() != "0")
+}
+
+/// Why a port of this host was not opened: the system tells an address that it does not have and a right that is
+/// missing by one status.
+pub(super) fn why_not(context: &Context, address: SocketAddr, error: Errno) -> Errno {
+    let lacks_right = takes_rights(address.port()) && is_here(context, address.ip());
+    if error == Errno::EADDRNOTAVAIL && lacks_right { Errno::EACCES } else { error }
 }
 
 /// Whether an address is one of this host's.
@@ -83,17 +98,38 @@ impl Wish {
         ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
     }
 
-    /// The names: `EADDRINUSE` if another id has one of them, or one that overlaps.
+    fn whose(self) -> NamesOf {
+        if takes_rights(self.address.port()) { NamesOf::OursAndRoot } else { NamesOf::Everyone }
+    }
+
+    /// The names. `EADDRINUSE` if another id has the address, `EADDRNOTAVAIL` if one of the two has every address
+    /// (Linux, `cma_check_port`).
     fn claim(self, adapter: &raw::Adapter) -> Result<Vec<raw::LocalName>> {
-        let port = self.address.port();
-        let whose = if takes_rights(port) { NamesOf::OursAndRoot } else { NamesOf::Everyone };
+        let (port, whose) = (self.address.port(), self.whose());
         let mut names = Vec::new();
         for own in self.own() {
-            names.push(adapter.hold_name(&held(own), port, whose)?);
+            let name = adapter.hold_name(&held(own), port, whose).map_err(Errno::from);
+            names.push(name.map_err(|error| match error {
+                Errno::EADDRINUSE if own.ip().is_unspecified() => Errno::EADDRNOTAVAIL,
+                error => error,
+            })?);
         }
         let others: Vec<_> = self.others().into_iter().map(held).collect();
         let taken = raw::Adapter::is_a_name_held(&others, whose);
-        if taken { Err(Errno::EADDRINUSE) } else { Ok(names) }
+        if taken { Err(Errno::EADDRNOTAVAIL) } else { Ok(names) }
+    }
+
+    /// The errors of [`Wish::claim`], for an id that shares its port: no name is taken.
+    fn is_free(self) -> Result {
+        let is_held = |of: Vec<SocketAddr>| {
+            let names: Vec<_> = of.into_iter().map(held).collect();
+            raw::Adapter::is_a_name_held(&names, self.whose())
+        };
+        match (is_held(self.own()), is_held(self.others())) {
+            (true, _) if !self.address.ip().is_unspecified() => Err(Errno::EADDRINUSE),
+            (false, false) => Ok(()),
+            _ => Err(Errno::EADDRNOTAVAIL),
+        }
     }
 
     /// A listener at its address; `::` where both families are wanted.
@@ -119,16 +155,21 @@ impl Wish {
 }
 
 impl Port {
-    pub(super) fn take(adapter: &raw::Adapter, mut wish: Wish) -> Result<Port> {
+    pub(super) fn take(context: &Context, mut wish: Wish) -> Result<Port> {
+        let adapter = &context.adapter;
         let named = wish.address.port() != 0;
-        let mut names = if named && !wish.shared { wish.claim(adapter)? } else { Vec::new() };
+        let mut names = match (named, wish.shared) {
+            (true, false) => wish.claim(adapter)?,
+            (true, true) => wish.is_free().map(|()| Vec::new())?,
+            (false, _) => Vec::new(),
+        };
         let listener = match wish.open(adapter) {
             Err(error) if named && error.status == Status::SharingViolation => {
                 let mut port = Port { wish, listener: Arc::new(anywhere(adapter, wish)?), names };
                 port.tell(adapter)?;
                 return Ok(port);
             }
-            opened => opened?,
+            opened => opened.map_err(|error| why_not(context, wish.address, error.into()))?,
         };
         if !named {
             wish.address.set_port(listener.address()?.port());
@@ -150,8 +191,13 @@ impl Port {
         Ok(self.listener.address()?.port())
     }
 
-    /// Take requests. A TCP socket may have begun to listen at the number since.
+    /// Take requests. A port that was shared is this id's alone from now on (Linux, `cma_bind_listen`). A TCP
+    /// socket may have begun to listen at the number since.
     pub(super) fn listen(&mut self, adapter: &raw::Adapter, backlog: usize) -> Result {
+        if std::mem::take(&mut self.wish.shared) {
+            let names = self.wish.claim(adapter).inspect_err(|_| self.wish.shared = true)?;
+            self.names.extend(names);
+        }
         match self.listener.listen(backlog) {
             Err(error) if error.status == Status::SharingViolation => {
                 self.listener = Arc::new(anywhere(adapter, self.wish)?);

@@ -46,8 +46,9 @@ impl Passive for Context {
         &self.adapter
     }
 
-    fn requested(self: &Arc<Context>, connector: raw::Connector) {
+    fn requested(self: &Arc<Context>, connector: raw::Connector) -> bool {
         request(self, Arc::new(connector));
+        true
     }
 }
 

@@ -141,7 +141,7 @@ static void options(void) {
           EINVAL);
     SUCCEEDS(rdma_destroy_id(id));
 }
-/* V131: a backlog of 0, no bind, both families. */
+/* V113, V131: a backlog of 0, no bind, both families. */
 static bool reaches(int domain, int to) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6,
                                .sin6_port = htons(to),
@@ -167,11 +167,22 @@ static void listeners(void) {
         CHECK("V131", reaches(AF_INET, at) == !only, "port %d over IPv4, only IPv6: %d", at, only);
         SUCCEEDS(rdma_destroy_id(id));
     }
-    struct rdma_cm_id *id;
-    SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
-    SUCCEEDS(rdma_listen(id, -1));
-    CHECK("V131", rdma_get_src_port(id) != 0, "no port");
-    SUCCEEDS(rdma_destroy_id(id));
+    /* All addresses of IPv4 are no others, and those of a listener without one. */
+    for (int named = 0; named < 2; named++) {
+        struct rdma_cm_id *id;
+        struct sockaddr_in any = {.sin_family = AF_INET};
+        SUCCEEDS(rdma_create_id(ours, &id, NULL, RDMA_PS_TCP));
+        if (named)
+            SUCCEEDS(rdma_bind_addr(id, (void *)&any));
+        SUCCEEDS(rdma_listen(id, -1));
+        int at = ntohs(rdma_get_src_port(id));
+        CHECK("V131", at != 0, "no port");
+        CHECK("V131", rdma_get_local_addr(id)->sa_family == AF_INET, "%d",
+              rdma_get_local_addr(id)->sa_family);
+        CHECK("V113", reaches(AF_INET, at), "port %d over IPv4", at);
+        CHECK("V113", !reaches(AF_INET6, at), "port %d over IPv6", at);
+        SUCCEEDS(rdma_destroy_id(id));
+    }
 }
 static void ask(void) {
     struct rdma_cm_id *id = routed();
@@ -186,8 +197,33 @@ static void is_rejected(void) {
     rdma_destroy_qp(id);
     SUCCEEDS(rdma_destroy_id(id));
 }
-/* V131: as many Requests as the backlog wait to be fetched, and each fetch makes room for one. */
+/* V131: Requests beyond the backlog come once others are fetched, and none is rejected. */
 static void backlog(void) {
+    enum { BACKLOG = 2, ASKED = 3 * BACKLOG };
+    struct rdma_event_channel *unread = MADE(rdma_create_event_channel());
+    struct rdma_cm_id *at = bound(unread, 0), *requests[ASKED];
+    int before = port;
+    SUCCEEDS(rdma_listen(at, BACKLOG));
+    port = ntohs(rdma_get_src_port(at));
+    for (int i = 0; i < ASKED; i++)
+        ask();
+    for (int i = 0; i < ASKED; i++) {
+        struct rdma_cm_event *event = next(unread, RDMA_CM_EVENT_CONNECT_REQUEST);
+        requests[i] = event->id;
+        SUCCEEDS(rdma_ack_cm_event(event));
+    }
+    struct pollfd answers = {ours->fd, POLLIN, 0};
+    CHECK("V131", poll(&answers, 1, 0) == 0, "an answer that the program has not given");
+    for (int i = 0; i < ASKED; i++) {
+        SUCCEEDS(rdma_destroy_id(requests[i]));
+        is_rejected();
+    }
+    SUCCEEDS(rdma_destroy_id(at));
+    rdma_destroy_event_channel(unread);
+    port = before;
+}
+/* V131, of iWARP: as many Requests as the backlog wait to be fetched, and each fetch makes room for one. */
+static void backlog_of_iwarp(void) {
     enum { BACKLOG = 2, FETCHED = BACKLOG + 1 };
     struct rdma_event_channel *unread = MADE(rdma_create_event_channel());
     struct rdma_cm_id *at = bound(unread, 0), *requests[FETCHED];
@@ -389,13 +425,13 @@ static void nulls(void) {
     FAILS("V117", ERROR(rdma_getaddrinfo(NULL, NULL, NULL, &found)), EINVAL);
     CHECK("V117", !found, "a result");
 }
-/* With an argument: as many Requests are turned away as backlog() says, and the process can be asked about it. */
+/* With an argument: as many Requests are turned away as backlog_of_iwarp() says, and the process can be asked about it. */
 int main(int argc, char **argv) {
     (void)argv;
     open_channels();
     open_listener(0);
     if (argc > 1) {
-        backlog();
+        backlog_of_iwarp();
         puts("it is done");
         fflush(stdout);
         getchar();

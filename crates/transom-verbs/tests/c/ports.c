@@ -73,7 +73,7 @@ static void bound_once(void) {
         if (listens)
             SUCCEEDS(rdma_listen(first, 1));
         CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRINUSE, "the same address");
-        CHECK("V112", binds(theirs, INADDR_ANY, at, false) == EADDRINUSE, "every address");
+        CHECK("V112", binds(theirs, INADDR_ANY, at, false) == EADDRNOTAVAIL, "every address");
         CHECK("V112", binds(theirs, INADDR_LOOPBACK + 1, at, false) == 0, "another address");
         pid_t other = fork();
         if (!other) {
@@ -87,11 +87,12 @@ static void bound_once(void) {
         CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
     }
     int at = number_of(tcp(0, false));
-    struct rdma_cm_id *every;
+    struct rdma_cm_id *every, *second_of_every;
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(at)};
     SUCCEEDS(rdma_create_id(theirs, &every, NULL, RDMA_PS_TCP));
     SUCCEEDS(rdma_bind_addr(every, (void *)&any));
-    CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRINUSE, "one of every address");
+    CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRNOTAVAIL,
+          "one of every address");
     SUCCEEDS(rdma_destroy_id(every));
     /* Two that share it. */
     int on = 1;
@@ -99,7 +100,49 @@ static void bound_once(void) {
     SUCCEEDS(rdma_set_option(every, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
     SUCCEEDS(rdma_bind_addr(every, (void *)&any));
     CHECK("V112", binds(theirs, INADDR_ANY, at, true) == 0, "two that share");
+    SUCCEEDS(rdma_create_id(theirs, &second_of_every, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_set_option(second_of_every, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
+    SUCCEEDS(rdma_bind_addr(second_of_every, (void *)&any));
+    SUCCEEDS(rdma_listen(every, 1));
+    FAILS("V112", ERROR(rdma_listen(second_of_every, 1)), EADDRNOTAVAIL);
+    CHECK("V112", binds(theirs, INADDR_ANY, at, true) == EADDRNOTAVAIL, "one that listens shares no more");
     SUCCEEDS(rdma_destroy_id(every));
+    SUCCEEDS(rdma_listen(second_of_every, 1));
+    CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, true) == EADDRNOTAVAIL, "nor does the other");
+    SUCCEEDS(rdma_destroy_id(second_of_every));
+    CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
+}
+/* V112: what a second id hears where addresses overlap; 0: it has the port. */
+static int second(int family, bool any, bool only, int then_family, bool then_any) {
+    struct rdma_cm_id *first, *then;
+    struct sockaddr_in at = loopback(0), then_at;
+    struct sockaddr_in6 all = {.sin6_family = AF_INET6};
+    if (any)
+        at.sin_addr.s_addr = INADDR_ANY;
+    SUCCEEDS(rdma_create_id(theirs, &first, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_create_id(theirs, &then, NULL, RDMA_PS_TCP));
+    int one = only;
+    SUCCEEDS(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof one));
+    SUCCEEDS(rdma_bind_addr(first, family == AF_INET ? (void *)&at : (void *)&all));
+    then_at = loopback(ntohs(rdma_get_src_port(first)));
+    all.sin6_port = then_at.sin_port;
+    if (then_any)
+        then_at.sin_addr.s_addr = INADDR_ANY;
+    int error = rdma_bind_addr(then, then_family == AF_INET ? (void *)&then_at : (void *)&all) ? errno : 0;
+    SUCCEEDS(rdma_destroy_id(then));
+    SUCCEEDS(rdma_destroy_id(first));
+    return error;
+}
+static void overlaps(void) {
+    CHECK("V112", second(AF_INET, false, false, AF_INET, false) == EADDRINUSE, "EADDRINUSE was due");
+    CHECK("V112", second(AF_INET, false, false, AF_INET, true) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
+    CHECK("V112", second(AF_INET, true, false, AF_INET, false) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
+    CHECK("V112", second(AF_INET, true, false, AF_INET, true) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
+    CHECK("V112", second(AF_INET, true, false, AF_INET6, true) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
+    CHECK("V112", second(AF_INET6, true, false, AF_INET, true) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
+    CHECK("V112", second(AF_INET6, true, false, AF_INET, false) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
+    CHECK("V112", second(AF_INET6, true, true, AF_INET, true) == 0, "0 was due");
+    CHECK("V112", second(AF_INET6, true, true, AF_INET, false) == 0, "0 was due");
 }
 /* V120: a client connects once its last connection is established; the server hears of them in this order. */
 enum { CONNECTIONS = 60 };
@@ -338,6 +381,7 @@ int main(void) {
     open_channels();
     beside_a_tcp_socket();
     bound_once();
+    overlaps();
     listeners_that_migrate();
     own_queue_pairs();
     local_to_a_link();
