@@ -159,14 +159,14 @@ pub(crate) const WHOLE_WRITE: u64 = Kind::Write as u64 | (LAST as u64) << 8;
 /// As [`WHOLE_WRITE`], with a payload that is [`ELSEWHERE`].
 pub(crate) const WHOLE_WRITE_ELSEWHERE: u64 = WHOLE_WRITE | (ELSEWHERE as u64) << 8;
 
-/// As [`WHOLE_WRITE`], of a Send that brings nothing but its payload.
+/// As [`WHOLE_WRITE`], of a Send.
 pub(crate) const WHOLE_SEND: u64 = Kind::Send as u64 | (LAST as u64) << 8;
 
 /// As [`WHOLE_SEND`], with a payload that is [`ELSEWHERE`].
 pub(crate) const WHOLE_SEND_ELSEWHERE: u64 = WHOLE_SEND | (ELSEWHERE as u64) << 8;
 
-/// The flag of a Send that asks for an event at the receiver, as [`kind_of`] has it.
-pub(crate) const SOLICITED_SEND: u64 = (SOLICITED as u64) << 8;
+/// The flags of such Sends that ask for an event at the receiver or bring immediate data, as [`kind_of`] has them.
+pub(crate) const WITH_SEND: u64 = ((SOLICITED | IMMEDIATE) as u64) << 8;
 
 /// Make a record whose payload is not here of one that lies in a slot: [`ELSEWHERE`].
 #[inline(never)]

@@ -3,7 +3,7 @@
 
 use transom_memory::{Memory, Pass, Purpose, Token};
 use transom_wire::{
-    Bytes, Decoded, Event, Frames, Glance, MessageId, Operation, Role, Time, Violation,
+    Bytes, Decoded, Event, Frames, Glance, Immediate, MessageId, Operation, Role, Time, Violation,
 };
 
 use super::inbound::Intake;
@@ -80,10 +80,11 @@ impl Connection {
                 (Some(_), None) if consumed > 0 => frames.taken(consumed),
                 (
                     Some(_),
-                    Some(Event::Write { token, address, payload, last: true, immediate: None }),
-                ) => {
+                    Some(Event::Write { token, address, payload, last: true, immediate }),
+                ) if immediate.is_none() || self.takes_immediate() => {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
+                    let length = payload.len() as u32;
                     let placed = match payload {
                         Bytes::Own(own) => {
                             self.remote(Purpose::RemoteWrite, own.len() as u64, |accessor| {
@@ -98,6 +99,8 @@ impl Connection {
                         self.refuse(cx, Operation::Write, error);
                         quiet = None;
                         pass = memory.pass(&mut *cx.lane);
+                    } else if let Some(immediate) = immediate {
+                        self.complete_written(cx.effects, immediate, length, cx.now);
                     } else {
                         self.written = 0;
                         self.wire.executed(cx.now);
@@ -111,12 +114,13 @@ impl Connection {
                         last: true,
                         solicited,
                         invalidate: None,
-                        immediate: None,
+                        immediate,
                     }),
-                ) if self.takes_whole(payload) => {
+                ) if self.takes_whole(payload, immediate) => {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
-                    let delivered = self.deliver_whole(under, cx.effects, payload, solicited);
+                    let brings = (solicited, immediate);
+                    let delivered = self.deliver_whole(under, cx.effects, payload, brings);
                     frames.taken(consumed);
                     if let Err(error) = delivered {
                         drop(pass);
@@ -161,22 +165,50 @@ impl Connection {
         })
     }
 
+    /// Whether immediate data completes a receive that is here.
+    fn takes_immediate(&self) -> bool {
+        let receives = self.execution.as_ref().map(|execution| &execution.receives);
+        self.config.dialect.immediate && receives.is_some_and(|receives| !receives.is_empty())
+    }
+
+    /// A Write with immediate data is placed, the last piece of which had `length` bytes: complete the receive at
+    /// the front.
+    #[inline(never)]
+    fn complete_written(
+        &mut self,
+        effects: &mut Effects,
+        Immediate { value, solicited }: Immediate,
+        length: u32,
+        now: Time,
+    ) {
+        let length = std::mem::take(&mut self.written).saturating_add(length);
+        if let Some(execution) = &mut self.execution {
+            let (kind, value) = (CompletionKind::ReceiveWrite, Value::Immediate(value));
+            execution.complete_receive(effects, &Arrival { kind, length, solicited, value });
+        }
+        self.wire.executed(now);
+    }
+
     /// Whether a Send of one frame fills a receive that is here and lies in one piece.
     #[inline]
-    fn takes_whole(&self, payload: Bytes<'_>) -> bool {
+    fn takes_whole(&self, payload: Bytes<'_>, immediate: Option<u32>) -> bool {
+        if immediate.is_some() && !self.config.dialect.immediate {
+            return false;
+        }
         let receives = self.execution.as_ref().map(|execution| &execution.receives);
         let room = receives.and_then(RequestQueue::front).and_then(Slot::only);
         room.is_some_and(|room| payload.len() <= (room.length as usize).min(LARGEST_COPY))
     }
 
-    /// Fill the receive at the front with a Send of one frame, and complete it.
+    /// Fill the receive at the front with a Send of one frame, and complete it. The Send may bring that it is
+    /// solicited, and immediate data.
     #[inline(never)]
     fn deliver_whole(
         &mut self,
         under: Under<'_, '_>,
         effects: &mut Effects,
         payload: Bytes<'_>,
-        solicited: bool,
+        (solicited, immediate): (bool, Option<u32>),
     ) -> Result<(), AccessError> {
         let Some(execution) = &mut self.execution else { return Err(AccessError::Missing) };
         let (now, length) = (under.2, payload.len() as u32);
@@ -186,7 +218,8 @@ impl Connection {
         if !payload.is_empty() {
             accessor.put(under, room.token, room.address, payload)?;
         }
-        let (kind, value) = (CompletionKind::Receive, Value::None);
+        let kind = CompletionKind::Receive;
+        let value = immediate.map_or(Value::None, Value::Immediate);
         execution.complete_receive(effects, &Arrival { kind, length, solicited, value });
         self.wire.executed(now);
         Ok(())

@@ -114,6 +114,13 @@ fn v87_a_write_completes_its_receive_when_all_of_it_is_placed() {
     brought(&all[0], CompletionKind::ReceiveWrite, LENGTH as u32, 5);
     assert!(all[0].flags.contains(CompletionFlags::SOLICITED));
     assert_eq!(pair.hosts[PASSIVE].arena.read(buffer.address, 8).unwrap(), [7; 8]);
+    // The next one counts its own bytes.
+    pair.stall(PASSIVE, false);
+    pair.hosts[PASSIVE].post_receive(21, &[buffer.all()]).unwrap();
+    pair.pump();
+    pair.post(ACTIVE, 2, write, Flags::NONE, &[source.sge(0, 8)]).unwrap();
+    pair.pump();
+    brought(&received(&mut pair)[0], CompletionKind::ReceiveWrite, 8, 5);
 }
 
 #[test]
@@ -230,11 +237,13 @@ fn v134_a_plain_peer_has_no_immediate_data() {
 #[test]
 fn v87_a_side_that_knows_no_immediate_data_refuses_it() {
     let send = Operation::SendWithImmediate { immediate: 2 };
-    for operation in [send, write_of_nothing(1)] {
+    for (operation, one) in [(send, false), (send, true), (write_of_nothing(1), false)] {
         let mut config = PairConfig::new(&dialect::VERBS);
         config.hosts[PASSIVE] = PairConfig::new(&dialect::ND2).hosts[PASSIVE];
         let mut pair = Pair::connected_with(config);
-        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
+        let buffer = pair.hosts[PASSIVE].register(vec![7; 8], RW);
+        let list = [buffer.all()];
+        pair.hosts[PASSIVE].post_receive(20, if one { &list } else { &[] }).unwrap();
         pair.post(ACTIVE, 1, operation, Flags::NONE, &[]).unwrap();
         pair.pump();
         assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, Status::PeerInvalidRequest)]);

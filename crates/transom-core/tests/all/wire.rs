@@ -258,6 +258,25 @@ fn v87_a_placed_write_waits_for_its_receive() {
     assert!(host.connection.as_ref().unwrap().wants_read());
 }
 
+/// A Write that comes as one frame when the only receive has been used.
+#[test]
+fn v87_a_write_of_one_frame_waits_for_its_receive() {
+    let immediate = Some(Immediate { value: 5, solicited: false });
+    let payload = Bytes::Own(&[]);
+    let write = Event::Write { token: 0, address: 0, payload, last: true, immediate };
+    let polled = Arc::new(Mutex::new(VecDeque::from([SEND])));
+    let script = Script { polled, decoded: Some(write), ..Script::default() };
+    let mut host = host_of(&dialect::VERBS, script);
+    host.receive(Time(1), &[0]);
+    assert_eq!(host.outcomes(), [(20, Status::Success)], "of the Send");
+    assert!(!host.connection.as_ref().unwrap().wants_read(), "the Write waits");
+    host.post_receive(21, &[]).unwrap();
+    host.transmit(Time(2), &mut Buffer::new(1000));
+    let received: Vec<_> =
+        host.completions().iter().map(|c| (c.request_context, c.value)).collect();
+    assert_eq!(received, [(21, 5)]);
+}
+
 /// A peer (or a wire) that acknowledges what has not left is not believed, not even later.
 #[test]
 fn a_request_that_has_not_left_completely_cannot_succeed() {

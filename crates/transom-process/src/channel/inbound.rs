@@ -203,16 +203,18 @@ impl Channel {
         Some(Decoded { consumed: HEADER + behind, done, news, event })
     }
 
-    /// As [`Channel::on_whole_write`], a Send that is one record and brings nothing but its payload.
+    /// As [`Channel::on_whole_write`], a Send that is one record and invalidates nothing.
     #[inline(never)]
     pub(super) fn on_whole_send<'b>(&mut self, bytes: &'b [u8]) -> Option<Decoded<'b>> {
         let (header, rest) = bytes.split_first_chunk()?;
-        let [first, ack, _, last] = record::words_of(header);
+        let [first, ack, word, last] = record::words_of(header);
         let (kind, length) = (record::kind_of(first), (last >> 32) as u32);
+        let has = |flag: u8| kind & u64::from(flag) << 8 != 0;
+        let immediate = if has(record::IMMEDIATE) { Some(u32::try_from(word).ok()?) } else { None };
         if !self.handshake.is_open() || self.inbound.is_unfinished() || !self.has_granted() {
             return None;
         }
-        let (payload, behind) = match kind & !record::SOLICITED_SEND {
+        let (payload, behind) = match kind & !record::WITH_SEND {
             record::WHOLE_SEND if (0..=INLINE as u32).contains(&length) => {
                 (Bytes::Own(rest.get(..length as usize)?), length as usize)
             }
@@ -225,8 +227,8 @@ impl Channel {
         self.learn(ack).ok()?;
         self.take_whole(length);
         self.inbound.sends = self.inbound.sends.wrapping_add(1) & CREDITS;
-        let solicited = kind & record::SOLICITED_SEND != 0;
-        let (offset, last, invalidate, immediate) = (0, true, None, None);
+        let (solicited, invalidate) = (has(record::SOLICITED), None);
+        let (offset, last) = (0, true);
         let event = Some(Event::Send { offset, payload, last, solicited, invalidate, immediate });
         let (done, news) = self.take_news();
         Some(Decoded { consumed: HEADER + behind, done, news, event })
