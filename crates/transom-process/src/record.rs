@@ -168,6 +168,14 @@ pub(crate) const WHOLE_SEND_ELSEWHERE: u64 = WHOLE_SEND | (ELSEWHERE as u64) << 
 /// The flags of such Sends that ask for an event at the receiver or bring immediate data, as [`kind_of`] has them.
 pub(crate) const WITH_SEND: u64 = ((SOLICITED | IMMEDIATE) as u64) << 8;
 
+/// Whether bytes begin with the header of a Send that is one record and invalidates nothing.
+#[inline(always)]
+pub(crate) fn is_whole_send(bytes: &[u8]) -> bool {
+    let any = WITH_SEND | (ELSEWHERE as u64) << 8;
+    let first = bytes.first_chunk().map(|first| kind_of(u64::from_ne_bytes(*first)));
+    first.is_some_and(|kind| kind & !any == WHOLE_SEND)
+}
+
 /// Make a record whose payload is not here of one that lies in a slot: [`ELSEWHERE`].
 #[inline(never)]
 pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64) {

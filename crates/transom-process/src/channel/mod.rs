@@ -12,7 +12,7 @@ use transom_wire::{
 };
 
 use crate::ledger::{Ledger, Patience};
-use crate::record::{HEADER, LARGEST_PAYLOAD};
+use crate::record::{self, HEADER, LARGEST_PAYLOAD};
 use inbound::Inbound;
 use outbound::Outbound;
 
@@ -73,7 +73,9 @@ impl Channel {
     /// A record that is no Write by itself.
     #[inline(never)]
     fn decode_other<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
-        if let Some(decoded) = self.on_whole_send(bytes) {
+        if record::is_whole_send(bytes)
+            && let Some(decoded) = self.on_whole_send(bytes)
+        {
             return Ok(decoded);
         }
         if self.handshake.phase() == Phase::Closing {
