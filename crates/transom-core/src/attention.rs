@@ -2,15 +2,19 @@
 //!
 //! A new state gets a bit. Below [`OF_STEPS`](Attention::OF_STEPS)'s end it also keeps a pass from starting
 //! messages of one frame ([`Connection::transmit`](crate::Connection::transmit)); bits behind that only send the
-//! link's threads to a pass. Three more places have to know a state in which no request may start:
-//! `Connection::wants_write`, because work that does not get on keeps a polling thread from resting;
-//! `Connection::set_execution`, which sets the bits of a new connection; and `Execution::bind_now`, which asks for
-//! nothing but an open connection.
+//! link's threads to a pass. More places have to know a state in which no request may start:
+//! `Connection::start_all`, which starts those of several frames; `Connection::wants_write`, because work that does not
+//! get on keeps a polling thread from resting; `Connection::set_execution`, which sets the bits of a new connection; and
+//! `Execution::bind_now`, which asks for an open connection and nothing in front of the Bind.
+//!
+//! A bit neither wakes a link nor keeps it awake: `Link::rearm` asks for `UNREAD` and `MORE` alone. A control call makes
+//! a pass before it returns, and a pass makes the driver's bits anew (`Link::conclude`); what is to last until a message
+//! comes is a field of `LinkState`, of which `conclude` makes the bit.
 
 use crate::QueuePairKind;
 
 /// A bit for each reason. The code that causes such a state sets its bit, and the code that ends the state clears
-/// it; those of the driver are computed anew behind each pass. At 0 a message of one frame needs nothing but to be
+/// it. Those of the driver are computed anew behind each pass, but for `UNREAD`, `MORE` and `SHARED`. At 0 a message of one frame needs nothing but to be
 /// judged, copied and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention(u32);
@@ -50,7 +54,7 @@ impl Attention {
     pub const UNREAD: u32 = 1 << 19;
     /// Driver: the peer is not known yet.
     pub const STARTING: u32 = 1 << 20;
-    /// Driver: each frame is shown.
+    /// Driver: a capture is open, or a program traces.
     pub const TRACED: u32 = 1 << 21;
     /// Driver: receives come from a shared queue.
     pub const SHARED: u32 = 1 << 22;
@@ -104,5 +108,51 @@ impl QueuePairKind {
     /// Whether messages of this kind need more than the quick steps.
     pub(crate) fn is_unusual(self) -> bool {
         self != QueuePairKind::Rc
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF_STEPS: [u32; 5] = [
+        Attention::CLOSED,
+        Attention::KIND,
+        Attention::PLAIN,
+        Attention::INTAKE_PAUSED,
+        Attention::REQUEST_WAITS,
+    ];
+    const OTHERS: [u32; 12] = [
+        Attention::EVENT,
+        Attention::CREDIT,
+        Attention::CREDIT_ASKED,
+        Attention::CARRIER,
+        Attention::PENDING,
+        Attention::PARTIAL,
+        Attention::UNREAD,
+        Attention::STARTING,
+        Attention::TRACED,
+        Attention::SHARED,
+        Attention::BEHIND,
+        Attention::MORE,
+    ];
+
+    /// Each bit by itself keeps the quick steps away, and only those of the connection's steps keep messages from
+    /// being started or placed.
+    #[test]
+    fn each_bit_is_unusual_by_itself() {
+        let mut none = Attention::NEW;
+        none.clear(Attention::CLOSED);
+        assert!(none.quiet().is_some() && none.of_steps().is_some());
+        let all = OF_STEPS.into_iter().chain(OTHERS);
+        assert_eq!(all.clone().fold(0, |seen, bit| seen | bit).count_ones(), 17, "each its own");
+        for bit in all {
+            let mut attention = none;
+            attention.put(bit, true);
+            assert!(attention.has(bit) && attention.quiet().is_none(), "{bit:#x}");
+            assert_eq!(attention.of_steps().is_none(), OF_STEPS.contains(&bit), "{bit:#x}");
+            attention.put(bit, false);
+            assert!(!attention.has(bit) && attention.quiet().is_some(), "{bit:#x}");
+        }
     }
 }

@@ -124,10 +124,13 @@ pub(crate) fn why_unsupported(status: Status) -> &'static str {
 }
 
 impl Operation {
-    /// Whether its list is the sink of an answer: until that has come, it is under way.
+    /// Whether it is under way until an answer of its own has come, whose sink its list is.
     #[must_use]
     pub const fn fetches(&self) -> bool {
-        matches!(self, Operation::Read { .. } | Operation::Atomic { .. })
+        match self.on_wire() {
+            Some(operation) => operation.is_answered(),
+            None => false,
+        }
     }
 
     /// Whether it moves bytes of a scatter/gather list.

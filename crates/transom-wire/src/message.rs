@@ -1,18 +1,23 @@
 //! Requests of one side to the other.
 //!
-//! A new message is a variant of [`Message`] and of `transom_core::Operation`, and the compiler names most of the
-//! places that have to know it. It does not name these:
+//! A new message is a variant of [`Message`], of [`Operation`], of [`Event`](crate::Event) and of
+//! `transom_core::Operation`, and the compiler names most of the places that have to know it. These it does not name:
 //!
-//! - an older peer must not get it: each wire says in its start-up what it takes ([`Facts::extension`](crate::Facts)),
-//!   so that the message needs a flag of its own, and [`Begin::Unknown`] where the peer has not set it;
-//! - who ends it: [`Message::is_counted`] and `Kind::is_counted` of `transom-process`; `count` of a frame in
-//!   `transom-iwarp` (`stream/messages.rs`). What is not counted needs an answer and a place among the Reads;
-//! - its frame: `transom-process` (`record.rs`; `around_message`, `message_frame` and `take` of the channel) and
-//!   `transom-iwarp` (`extension.rs` or `rdmap.rs`; `stream/outbound.rs`, and `stream/blame.rs` for a Terminate);
-//! - what the owner judges: [`Event::asks_for`](crate::Event::asks_for), and its arm in `transom_core`
-//!   (`connection/inbound.rs`);
-//! - the watchers: `transom-packets`, the simulator's model (`transom-sim`, `watch`), `transom-fuzz`, and the
-//!   fronts' tables of kinds of completions.
+//! - an older peer must not get it, so that the message needs a flag of its own, and [`Begin::Unknown`] where the peer
+//!   has not set it. `transom-process` says at start-up what it takes (`channel/setup.rs`), `transom-iwarp` in its
+//!   acknowledgements (`extension.rs`, `stream/acks.rs`);
+//! - lists with a place for each number: [`Operation::ALL`], `Kind::ALL` of `transom-process`;
+//! - a message that is answered rather than counted takes a place among the Reads. [`Receiving::answer`] has no number:
+//!   what it answers is done when it returns. Who counts: `Kind::is_counted` of `transom-process`, and its record that
+//!   answers (`channel/inbound.rs`, `on_record`); `count` of a frame in `transom-iwarp` (`stream/messages.rs`);
+//! - its frame in `transom-iwarp`: `extension.rs` or `rdmap.rs`; `stream/outbound.rs` (`around_message`, else each goes
+//!   the longer way); `stream/blame.rs`, `stream/failure.rs` and `faults.rs` for a Terminate;
+//! - what the owner judges: the arm in `transom_core` (`connection/inbound.rs`), a limit that the queue pair has for it
+//!   there, its list in `Pair::judge`, and the words of `denials.rs`;
+//! - the watchers: the simulator posts it (`workload/requests.rs`, `counters.rs`) and its model knows it (`watch`);
+//!   `transom-fuzz` (`records.rs`, `stream.rs`, `talk.rs`) sends it.
+//!
+//! [`Receiving::answer`]: crate::Receiving::answer
 
 use std::time::Duration;
 
@@ -54,6 +59,16 @@ impl Operation {
             Operation::Read => 2,
             Operation::Invalidate => 3,
             Operation::Atomic => 4,
+        }
+    }
+
+    /// Whether such a message ends with an answer of its own; any other is counted when it is executed.
+    #[must_use]
+    #[inline]
+    pub const fn is_answered(self) -> bool {
+        match self {
+            Operation::Read | Operation::Atomic => true,
+            Operation::Send | Operation::Write | Operation::Invalidate => false,
         }
     }
 

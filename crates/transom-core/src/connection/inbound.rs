@@ -92,7 +92,7 @@ impl Connection {
         let refusing = self.phase == ConnectionPhase::Refusing;
         if let Some(operation) = event.asks_for() {
             if refusing {
-                if matches!(operation, Operation::Read | Operation::Atomic) {
+                if operation.is_answered() {
                     let _ = self.wire.decline(Operation::Read);
                 }
                 return;

@@ -98,7 +98,7 @@ impl Connection {
     ) -> Next {
         let Some(execution) = self.execution.as_mut() else { return Next::No };
         let Some(slot) = execution.requests.get(execution.next) else { return Next::No };
-        let fetches = matches!(message, Message::Read { .. } | Message::Atomic { .. });
+        let fetches = !message.is_counted();
         let length = message.payload() as usize;
         let lends = if fetches { out.wants_sink(slot.length) } else { out.wants_lend(length) };
         let fenced = slot.flags.contains(Flags::READ_FENCE) && execution.reads > 0;

@@ -48,7 +48,7 @@ impl Echo {
 impl Stream {
     /// The message of ours that a refusal names.
     pub(super) fn named(&self, operation: Operation, number: u32) -> Option<MessageId> {
-        if matches!(operation, Operation::Read | Operation::Atomic) {
+        if operation.is_answered() {
             return self.read_numbered(number);
         }
         // Counted from 1, modulo 2^32, and never settled before.

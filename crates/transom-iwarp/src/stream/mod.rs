@@ -364,7 +364,7 @@ impl Receiving for Stream {
 
     fn decline(&mut self, operation: Operation) -> Option<MessageId> {
         let number = self.inbound.blamed;
-        if matches!(operation, Operation::Read | Operation::Atomic) {
+        if operation.is_answered() {
             self.inbound.answers.pop_back();
         }
         let itself = self.config.common.role == Role::Itself;

@@ -200,20 +200,17 @@ impl Stream {
                 }
             }
         }
-        match message {
-            _ if message.needs_receive() && self.agreed.extension && !self.acks.pacer().spend() => {
-                let limit = self.acks.lacks_receive().then_some(self.config.common.receive_wait);
-                let refused = self.acks.is_refused();
-                return Begin::Wait(Waiting::Receive { limit, refused });
+        if message.needs_receive() && self.agreed.extension && !self.acks.pacer().spend() {
+            let limit = self.acks.lacks_receive().then_some(self.config.common.receive_wait);
+            let refused = self.acks.is_refused();
+            return Begin::Wait(Waiting::Receive { limit, refused });
+        }
+        if !message.is_counted() {
+            if !self.has_read_slot() {
+                self.outbound.waits_for_read = true;
+                return Begin::Wait(Waiting::ReadSlot);
             }
-            Message::Read { .. } | Message::Atomic { .. } => {
-                if !self.has_read_slot() {
-                    self.outbound.waits_for_read = true;
-                    return Begin::Wait(Waiting::ReadSlot);
-                }
-                self.outbound.program_reads += 1;
-            }
-            _ => {}
+            self.outbound.program_reads += 1;
         }
         let (sent, announced, accompanied) = (0, false, false);
         let current = Current { id, message: *message, sent, announced, accompanied };

@@ -188,7 +188,7 @@ impl Receiving for Channel {
     }
 
     fn decline(&mut self, operation: Operation) -> Option<MessageId> {
-        if matches!(operation, Operation::Read | Operation::Atomic) {
+        if operation.is_answered() {
             self.inbound.answers.pop_back();
         }
         let itself = self.handshake.config().role == Role::Itself;

@@ -168,18 +168,14 @@ impl Channel {
         if message.is_extended() && !self.extended {
             return Begin::Unknown;
         }
-        match message {
-            _ if message.needs_receive() && !self.ledger.spend() => {
-                let limit =
-                    self.ledger.lacks_receive().then_some(self.handshake.config().receive_wait);
-                let refused = self.ledger.is_refused();
-                return Begin::Wait(Waiting::Receive { limit, refused });
-            }
-            Message::Read { .. } | Message::Atomic { .. } if !self.has_read_slot() => {
-                self.outbound.waits_for_read = true;
-                return Begin::Wait(Waiting::ReadSlot);
-            }
-            _ => {}
+        if message.needs_receive() && !self.ledger.spend() {
+            let limit = self.ledger.lacks_receive().then_some(self.handshake.config().receive_wait);
+            let refused = self.ledger.is_refused();
+            return Begin::Wait(Waiting::Receive { limit, refused });
+        }
+        if !message.is_counted() && !self.has_read_slot() {
+            self.outbound.waits_for_read = true;
+            return Begin::Wait(Waiting::ReadSlot);
         }
         let first = self.outbound.records;
         let message = *message;

@@ -28,7 +28,7 @@ impl<'a> Tap<'a> {
         link.shared.options.trace.is_some() || link.shared.capture.is_some()
     }
 
-    /// `None`: no capture is open.
+    /// `None`: no capture is open, and no program traces.
     #[inline]
     pub(crate) fn of(link: &'a Link, end: Option<EndId>) -> Option<Tap<'a>> {
         if !Tap::is_wanted(link) {

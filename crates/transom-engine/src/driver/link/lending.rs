@@ -2,8 +2,8 @@
 //! peer's that this process has (docs/same-host.md, "Shared regions").
 //!
 //! A descriptor goes over the link's Unix socket when the first large payload lies in a region that the
-//! peer has not been handed; that payload still goes through the ring. The peer's verdict is read when
-//! the next one leaves.
+//! peer has not been handed. The peer's verdict is read when the next piece leaves; until then pieces go through the
+//! ring.
 
 use transom_memory::Segment;
 use transom_process::lending::{Borrowed as _, Borrowings, LEAST, Lendings, Lent, MAPS, NotLent};
@@ -72,7 +72,7 @@ impl Lending {
         Lending { allowed, lendings: Lendings::default(), looked: 0 }
     }
 
-    /// Connections and bytes: what the peer's process may look at.
+    /// Regions that the peer's process has mapped, and their bytes.
     pub(super) fn lent(&self) -> (usize, u64) {
         let all = self.lendings.mapped();
         all.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.length()))
