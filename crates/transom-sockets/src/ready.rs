@@ -29,12 +29,9 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
         let events = IN | RDNORM | OUT | WRNORM | ERR | HUP | RDHUP;
         return Ready { events, input: u64::MAX, ends: u64::MAX, output: u64::MAX };
     };
-    // As over TCP, a mark beyond what is received without being read keeps nobody waiting.
-    let low = u64::from(session.end().low_water.load(Ordering::Relaxed));
-    let low = low.min(socket.ring() / 2).max(1);
     let ended = incoming.finished || read_shut || gone;
     let mut events = 0;
-    if incoming.bytes >= low || incoming.at_mark || ended {
+    if incoming.bytes >= low_water(socket, session) || incoming.at_mark || ended {
         events |= IN | RDNORM;
     }
     if ended {
@@ -57,15 +54,55 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     let answered = u64::from(gone) | u64::from(socket.was_refused()) << 1;
     let ends = u64::from(incoming.finished) | answered << 1 | shutdowns << 3;
     let output = session.times_full() << 1 | u64::from(gone);
-    Ready { events, input: input(session, 0), ends, output }
+    Ready { events, input: input(socket, session, 0), ends, output }
 }
 
-/// The number of [`Ready::input`]: bytes that have ever come, by both roads. `in_tcp`: those that lie in the TCP
-/// connection, and are the program's.
-pub(crate) fn input(session: &Session<'_>, in_tcp: u64) -> u64 {
+/// How many bytes make this end readable (`SO_RCVLOWAT`). As over TCP, a mark beyond what is received without being
+/// read keeps nobody waiting.
+fn low_water(socket: &Socket, session: &Session<'_>) -> u64 {
+    u64::from(session.end().low_water.load(Ordering::Relaxed)).min(socket.ring() / 2).max(1)
+}
+
+/// Whether bytes are counted here that come over TCP still: the program has set a mark for them, of which the kernel is
+/// not told, since it would hide doorbells.
+pub(crate) fn counts_bytes(session: &Session<'_>) -> bool {
+    session.end().low_water.load(Ordering::Relaxed) > 1
+        && matches!(session.road_in(), Ok(Road::Tcp(_)))
+}
+
+/// Bytes that can be read, and those that have ever come. `in_tcp`: of them, those that lie in the TCP connection.
+fn counts(session: &Session<'_>, in_tcp: u64) -> (u64, u64) {
     let came = session.taken_from_tcp().wrapping_add(in_tcp).wrapping_add(session.head_in());
+    (session.arrived().map_or(0, |incoming| incoming.bytes).saturating_add(in_tcp), came)
+}
+
+/// The number of [`Ready::input`]: bytes that have ever come, by both roads, when as many as the program's mark were
+/// there last. `in_tcp`: those that lie in the TCP connection, and are the program's.
+pub(crate) fn input(socket: &Socket, session: &Session<'_>, in_tcp: u64) -> u64 {
+    let (there, came) = counts(session, in_tcp);
+    let low = low_water(socket, session);
+    let below = low > 1 && there < low;
+    let came = if below { session.end().reached.load(Ordering::Relaxed) } else { came };
     // Another mark wakes as bytes do, if it is reached.
     came ^ u64::from(session.end().low_waters.load(Ordering::Relaxed)) << 48
+}
+
+/// Bytes are about to be taken, or another mark is to be set: what has come by now was told if the mark is reached.
+pub(crate) fn note_mark(socket: &Socket, session: &Session<'_>, fd: c_int) {
+    let (there, came) = counts(session, in_tcp(session, fd));
+    let low = low_water(socket, session);
+    if low == 1 || there >= low {
+        session.end().reached.store(came, Ordering::Relaxed);
+    }
+}
+
+/// The program has set a mark: if it is reached, that is an edge.
+pub(crate) fn mark_was_set(socket: &Socket, session: &Session<'_>, fd: c_int) {
+    let (there, _) = counts(session, in_tcp(session, fd));
+    if there >= low_water(socket, session) {
+        session.end().low_waters.fetch_add(1, Ordering::SeqCst);
+    }
+    epoll::changed(socket);
 }
 
 /// Bytes of the program that lie in the TCP connection.
@@ -97,9 +134,9 @@ pub(crate) fn arm(session: &Session<'_>, events: u32, sleep: u64) {
 }
 
 /// Events that only the rings know while the kernel says what there is to read: room, an urgent byte, and that nothing
-/// follows the bytes which came over TCP.
-pub(crate) fn besides(session: &Session<'_>) -> Ready {
-    use interest::{HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
+/// follows the bytes which came over TCP. Where bytes are counted here, the kernel's are among them.
+pub(crate) fn besides(held: &Socket, session: &Session<'_>, fd: c_int) -> Ready {
+    use interest::{ERR, HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
     let mut events = 0;
     if session.sends_by_ring() && session.is_writable() {
         events |= OUT | WRNORM;
@@ -113,7 +150,25 @@ pub(crate) fn besides(session: &Session<'_>) -> Ready {
         events |= PRI;
     }
     let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
-    let ends = u64::from(finished) | shutdowns << 3;
+    let mut ends = u64::from(finished) | shutdowns << 3;
+    if counts_bytes(session) {
+        let asked = IN | RDNORM | PRI | RDHUP | OUT | WRNORM;
+        let mut one = [libc::pollfd { fd, events: asked as c_short, revents: 0 }];
+        // An error is an answer of the next look.
+        let _ = sys::poll(&mut one, Some(0), std::ptr::null());
+        let [libc::pollfd { revents, .. }] = one;
+        let mut found = with_own_end(held, session, fd, u32::from(revents.cast_unsigned()));
+        if session.sends_by_ring() {
+            found &= !(OUT | WRNORM);
+        }
+        let ended = found & (RDHUP | HUP | ERR);
+        let (there, _) = counts(session, in_tcp(session, fd));
+        if ended == 0 && there < low_water(held, session) {
+            found &= !(IN | RDNORM);
+        }
+        events |= found;
+        ends |= u64::from(ended & (HUP | ERR) != 0) << 1 | u64::from(ended != 0) << 2;
+    }
     Ready { events, input: 0, ends, output: session.times_full() << 1 }
 }
 
@@ -134,9 +189,12 @@ pub(crate) fn with_own_end(held: &Socket, session: &Session<'_>, fd: c_int, even
 
 /// How long a thread may sleep without a look, where no doorbell of the peer's tells it what it waits for: while the
 /// peer's bytes come over TCP, room for more, and an end or an urgent byte of which a thread that waits for no bytes
-/// hears nothing.
+/// hears nothing; and where bytes are counted here.
 pub(crate) fn without_doorbell(session: &Session<'_>, events: u32) -> Option<u64> {
     let Ok(Road::Tcp(left)) = session.road_in() else { return None };
+    if counts_bytes(session) {
+        return Some(SHORT);
+    }
     let room = events & (interest::OUT | interest::WRNORM) != 0;
     if room && session.sends_by_ring() && !session.is_writable() {
         return Some(SHORT);
@@ -450,6 +508,9 @@ impl Poll<'_> {
                 if session.sends_by_ring() {
                     asked.events &= !((interest::OUT | interest::WRNORM) as c_short);
                 }
+                if counts_bytes(&session) {
+                    asked.fd = -1;
+                }
                 if session.road_in() == Ok(Road::Ring) {
                     self.rings += 1;
                     asked.events = of_rings;
@@ -512,7 +573,7 @@ impl Poll<'_> {
                         None => {
                             let of_kernel = u32::from(asked.revents.cast_unsigned());
                             let found = with_own_end(held, &session, entry.fd, of_kernel)
-                                | besides(&session).events;
+                                | besides(held, &session, entry.fd).events;
                             found as c_short & (entry.events | always)
                         }
                     }
@@ -527,7 +588,7 @@ impl Poll<'_> {
 /// Whether one of the events that a socket is asked for holds, as far as its ring says.
 fn is_there(held: &Held, session: &Session<'_>, entry: &libc::pollfd) -> bool {
     let always = libc::POLLERR | libc::POLLHUP;
-    let ready = known(held, session, entry.fd).unwrap_or_else(|| besides(session));
+    let ready = known(held, session, entry.fd).unwrap_or_else(|| besides(held, session, entry.fd));
     ready.events as c_short & (entry.events | always) != 0
 }
 

@@ -344,6 +344,46 @@ def an_edge_while_bytes_that_came_over_tcp_are_unread():
             out.append((step(), [v for v, _ in wait(e, ms=0)], wait(e, ms=0)))
     return out
 
+MARKED = (IN, IN | OUT, IN | RDHUP, IN | EDGE, IN | OUT | EDGE, IN | RDHUP | EDGE, OUT | EDGE, IN | ONESHOT)
+
+def arrives(c, s, data=b"x"): n = unread(s) + len(data); c.sendall(data); return until(lambda: unread(s) == n)
+
+def marks(c, s, events):
+    """What is told of a socket whose mark for bytes (SO_RCVLOWAT, socket(7)) is set, passed by bytes and by reads, and taken back."""
+    out = []; there = unread(s); mark = lambda n: s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, there + n)
+    e = made(); control(e, ADD, s.fileno(), events)
+    for step in (lambda: 0, lambda: mark(10), lambda: arrives(c, s, b"12345"), lambda: arrives(c, s, b"678"), lambda: arrives(c, s, b"9AB"), lambda: arrives(c, s), lambda: len(s.recv(6)),
+                 lambda: arrives(c, s), lambda: mark(6), lambda: mark(30), lambda: control(e, MOD, s.fileno(), events), lambda: arrives(c, s), lambda: mark(1 - there), lambda: mark(30),
+                 lambda: (c.shutdown(socket.SHUT_WR), until(lambda: "RDHUP" in polled(s))), lambda: (s.shutdown(socket.SHUT_WR), until(lambda: "HUP" in polled(s, 0)))):
+        out.append((step(), [v for v, _ in wait(e, ms=0)], wait(e, ms=0), polled(s), polled(s, select.POLLIN), select.select([s], [], [], 0)[0] != []))
+    return out + [len(recv_all(s))]
+
+@scenario
+def a_mark_for_bytes(): return [marks(*pair(), events) for events in MARKED]
+
+@scenario
+def a_mark_for_bytes_while_some_are_unread_that_came_over_tcp(): return [marks(*between(), events) for events in MARKED]
+
+@scenario
+def a_thread_sleeps_until_a_mark_is_reached():
+    """The last byte that it waits for comes by either road; a byte below the mark wakes nobody for good."""
+    out = []
+    for made_so, there in ((pair, 0), (between, 1049)):
+        for events in (IN, IN | EDGE):
+            for way in ("poll", "set", "set in a set"):
+                c, s = made_so(); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, there + 3); e = made(); control(e, ADD, s.fileno(), events); threads = []
+                def told():
+                    threads.append(threading.current_thread())
+                    if way == "poll": return polled(s, select.POLLIN, 20_000)
+                    if way == "set": return wait(e, ms=20_000)
+                    outer = made(); control(outer, ADD, e, IN, 1)
+                    # A byte below the mark may have the outer set report the inner one.
+                    while wait(outer, ms=20_000) and not (found := wait(e, ms=0)): pass
+                    return found
+                answer = in_thread(told); until(lambda: threads and sleeps(threads[0]))
+                arrives(c, s); arrives(c, s); until(lambda: sleeps(threads[0])); c.sendall(b"z"); out.append((way, answer()))
+    return out
+
 @scenario
 def events_at_a_wrong_address():
     out = []

@@ -214,6 +214,8 @@ pub struct End {
     /// The sleep of an epoll set that has armed this end together with others, any of whose doorbells
     /// ends it; a number that no other sleep has. 0: each doorbell is sent.
     pub sleep: AtomicU64,
+    /// How many bytes had come when as many as [`End::low_water`] were there last, while fewer are.
+    pub reached: AtomicU64,
 }
 
 impl End {

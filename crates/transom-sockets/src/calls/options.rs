@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use transom_switch::session::Road;
 
 use super::calls;
+use crate::ready;
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Held};
@@ -25,7 +26,13 @@ fn number(at: *const c_void, size: Size) -> Option<c_int> {
 }
 
 /// `Some`: the call ends here, with this result.
-fn set(held: &Held, level: c_int, name: c_int, at: *const c_void, size: Size) -> Option<c_int> {
+fn set(
+    (held, fd): (&Held, c_int),
+    level: c_int,
+    name: c_int,
+    at: *const c_void,
+    size: Size,
+) -> Option<c_int> {
     let session = held.session()?;
     let end = session.end();
     // Otherwise the kernel has the words for it.
@@ -42,12 +49,9 @@ fn set(held: &Held, level: c_int, name: c_int, at: *const c_void, size: Size) ->
         }
         // The kernel would not report a doorbell.
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
+            ready::note_mark(held, &session, fd);
             end.low_water.store(value.max(0).cast_unsigned(), Ordering::Relaxed);
-            let most = u64::from(value.max(1).cast_unsigned());
-            if session.arrived().is_ok_and(|incoming| incoming.bytes >= most) {
-                end.low_waters.fetch_add(1, Ordering::SeqCst);
-                crate::epoll::changed(held);
-            }
+            ready::mark_was_set(held, &session, fd);
             Some(0)
         }
         // Nothing is in the kernel's hands when it is sent.
@@ -141,7 +145,7 @@ fn tell_state(held: &Held, fd: c_int, to: *mut u8, size: *const Size) {
 calls! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, at: *const c_void, size: Size) -> c_int, -1; |next| {
         let Some(held) = table::hold_known(fd) else { return next(fd, level, name, at, size) };
-        if let Some(done) = set(&held, level, name, at, size) {
+        if let Some(done) = set((&held, fd), level, name, at, size) {
             return done;
         }
         let done = next(fd, level, name, at, size);

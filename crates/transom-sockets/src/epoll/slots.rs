@@ -67,6 +67,8 @@ pub(super) enum Kernel {
     AsGiven,
     /// The program's with [`MARKS`]: the socket is switched, and bytes come over TCP still.
     Tcp,
+    /// [`FOR_DOORBELLS`]: as before, but what there is to read is counted here ([`ready::counts_bytes`]).
+    Counted,
     /// [`FOR_DOORBELLS`].
     Doorbells,
 }
@@ -228,7 +230,9 @@ impl Slots {
         }
         stream::advance(socket, &session, slot.fd);
         let (kernel, events) = match session.road_in() {
-            Ok(Road::Tcp(_)) if slot.interest.is_spent() => (Kernel::Tcp, 0),
+            // Of both ends' end the kernel tells by edge: once.
+            Ok(Road::Tcp(_)) if slot.interest.is_spent() => (Kernel::Tcp, interest::EDGE),
+            Ok(Road::Tcp(_)) if ready::counts_bytes(&session) => (Kernel::Counted, FOR_DOORBELLS),
             Ok(Road::Tcp(_)) => {
                 // Once and alone are kept here: the kernel's event may be a doorbell.
                 let mut events = wanted & !(interest::ONESHOT | alone);
@@ -350,6 +354,12 @@ impl Slots {
                 events
             }
             None => {
+                // The program has set a mark, or has taken it back.
+                let slot = &self.slots[at as usize];
+                let counted = slot.kernel == Kernel::Counted;
+                if counted != ready::counts_bytes(&session) && !slot.interest.is_spent() {
+                    let _ = self.register(at, epoll, libc::EPOLL_CTL_MOD);
+                }
                 let Some(found) = self.besides(at, &session) else { return 0 };
                 self.slots[at as usize].interest.report(&found)
             }
@@ -370,18 +380,20 @@ impl Slots {
     /// Events that the kernel does not know of a socket whose bytes come over TCP still, if its entry waits for that.
     fn besides(&self, at: u32, session: &Session<'_>) -> Option<Ready> {
         let slot = &self.slots[at as usize];
-        let (mut found, wanted) = (ready::besides(session), slot.interest.wanted());
+        let socket = slot.socket?;
+        let (mut found, wanted) =
+            (ready::besides(socket, session, slot.fd), slot.interest.wanted());
         // Bytes that come through the ring are an edge, whatever lies before them.
         let behind = wanted & interest::EDGE != 0 && session.head_in() > 0;
-        if found.events & (wanted | interest::HUP) == 0 && !behind {
+        if found.events & (wanted | interest::HUP | interest::ERR) == 0 && !behind {
             return None;
         }
         // An event has all that holds (epoll_ctl(2)), what the kernel knows of included.
         let in_tcp = ready::in_tcp(session, slot.fd);
-        if in_tcp > 0 {
+        if in_tcp > 0 && !ready::counts_bytes(session) {
             found.events |= interest::IN | interest::RDNORM;
         }
-        found.input = ready::input(session, in_tcp);
+        found.input = ready::input(socket, session, in_tcp);
         Some(found)
     }
 
@@ -565,6 +577,8 @@ impl Slots {
             if past { self.report(at, epoll) } else { events }
         } else if self.slots[at as usize].interest.is_spent() {
             0
+        } else if ready::counts_bytes(&session) {
+            self.report(at, epoll)
         } else {
             // Bytes come over TCP: the kernel's answer is the program's, but for room in the ring.
             let known = ready::with_own_end(socket, &session, fd, found);
@@ -575,8 +589,8 @@ impl Slots {
                 events &= !room;
             }
             if events != 0 {
-                let more = ready::besides(&session);
-                let input = ready::input(&session, ready::in_tcp(&session, fd));
+                let more = ready::besides(socket, &session, fd);
+                let input = ready::input(socket, &session, ready::in_tcp(&session, fd));
                 let all = Ready { events: events | more.events, input, ..more };
                 let interest = &mut self.slots[at as usize].interest;
                 // Of bytes there may be a doorbell, when they were reported already. Of the rest the kernel alone knows.

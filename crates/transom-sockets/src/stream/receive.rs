@@ -11,6 +11,7 @@ use super::vectors::{Vector, checked, copy, cut};
 use super::{PIECE, advance, broken, is_nonblocking, wake};
 use crate::control;
 use crate::epoll;
+use crate::ready;
 use crate::sys::{self, Errno};
 use crate::table::Socket;
 
@@ -72,6 +73,9 @@ fn receive_bytes(
     loop {
         let fd = held.descriptor(fd);
         let over_tcp = session.road_in() != Ok(Road::Ring);
+        if asked > 1 {
+            ready::note_mark(held, session, fd);
+        }
         match attempt(held, session, fd, what, (done, wanted)) {
             Ok(Got::Bytes(0)) => return Ok(done),
             Ok(Got::Bytes(bytes)) if peek => {
