@@ -142,15 +142,25 @@ pub(crate) fn besides(held: &Socket, session: &Session<'_>, fd: c_int) -> Ready 
         events |= OUT | WRNORM;
     }
     let finished = session.arrived().is_ok_and(|incoming| incoming.finished);
-    if finished {
+    // The close of such a peer may have left bytes of the ring unread.
+    let changed = both_have_changed(session);
+    if changed && stream::is_look(held, session) {
+        held.look_at_tcp(fd);
+    }
+    let gone = changed && held.is_gone();
+    if finished || gone {
         events |= IN | RDNORM | RDHUP;
         events |= if session.has_finished() { HUP } else { 0 };
+    }
+    if gone && (held.was_refused() || stream::is_reset(held, session)) {
+        events |= if held.was_reported() { HUP } else { HUP | ERR };
     }
     if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
         events |= PRI;
     }
     let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
-    let mut ends = u64::from(finished) | shutdowns << 3;
+    let answered = u64::from(gone) | u64::from(gone && held.was_refused()) << 1;
+    let mut ends = u64::from(finished) | answered << 1 | shutdowns << 3;
     if counts_bytes(session) {
         let asked = IN | RDNORM | PRI | RDHUP | OUT | WRNORM;
         let mut one = [libc::pollfd { fd, events: asked as c_short, revents: 0 }];
@@ -161,30 +171,33 @@ pub(crate) fn besides(held: &Socket, session: &Session<'_>, fd: c_int) -> Ready 
         if session.sends_by_ring() {
             found &= !(OUT | WRNORM);
         }
-        let ended = found & (RDHUP | HUP | ERR);
+        let ended = (found | events) & (RDHUP | HUP | ERR);
         let (there, _) = counts(session, in_tcp(session, fd));
         if ended == 0 && there < low_water(held, session) {
             found &= !(IN | RDNORM);
         }
         events |= found;
-        ends |= u64::from(ended & (HUP | ERR) != 0) << 1 | u64::from(ended != 0) << 2;
+        ends |= u64::from(ended & (HUP | ERR) != 0) << 61 | u64::from(ended != 0) << 60;
     }
     Ready { events, input: 0, ends, output: session.times_full() << 1 }
 }
 
+/// Whether both sides send by their rings, while bytes lie unread that came over TCP: an end of TCP's is no end of a
+/// direction, but the peer's close.
+fn both_have_changed(session: &Session<'_>) -> bool {
+    session.sends_by_ring() && matches!(session.road_in(), Ok(Road::Tcp(Some(_))))
+}
+
 /// The kernel's events for a socket whose bytes come over TCP: the end of the peer's direction is the end of both, if
-/// this one has ended in the ring, and a peer that has closed may have left bytes of the ring unread.
+/// this one has ended in the ring. What else a close means, [`besides`] tells behind this.
 pub(crate) fn with_own_end(held: &Socket, session: &Session<'_>, fd: c_int, events: u32) -> u32 {
     if events & interest::RDHUP == 0 {
         return events;
     }
-    let mut all = events | if session.has_finished() { interest::HUP } else { 0 };
-    // A peer that has changed to its ring ends its direction there: this is its close.
-    let changed = session.sends_by_ring() && matches!(session.road_in(), Ok(Road::Tcp(Some(_))));
-    if changed && held.look_at_tcp(fd) && (held.was_refused() || stream::is_reset(held, session)) {
-        all |= interest::HUP | if held.was_reported() { 0 } else { interest::ERR };
+    if both_have_changed(session) {
+        held.look_at_tcp(fd);
     }
-    all
+    events | if session.has_finished() { interest::HUP } else { 0 }
 }
 
 /// How long a thread may sleep without a look, where no doorbell of the peer's tells it what it waits for: while the

@@ -385,6 +385,17 @@ def a_thread_sleeps_until_a_mark_is_reached():
     return out
 
 @scenario
+def a_reset_is_told_that_nobody_asks_for():
+    """ERR and HUP, to entries without RDHUP, while bytes are unread that came over TCP; to those that were reported once, behind a new entry."""
+    out = []
+    for made_so in (pair, between):
+        for events in (IN, 0, OUT | EDGE, IN | EDGE, IN | ONESHOT):
+            c, s = made_so(); e = made(); control(e, ADD, s.fileno(), events, 7); out.append([d for _, d in wait(e, ms=0)])
+            s.sendall(b"unread"); until(lambda: unread(c) == 6); c.close(); out.append(until(lambda: "ERR|HUP" in polled(s, 0)))
+            out += [wait(e, ms=300), wait(e, ms=0), control(e, MOD, s.fileno(), events, 8), wait(e)]
+    return out
+
+@scenario
 def events_at_a_wrong_address():
     out = []
     for edge in (0, EDGE):
