@@ -154,9 +154,14 @@ impl World {
             assert_eq!(libc::write(file, text.as_ptr().cast(), text.len()), 4096);
             file
         };
-        let [one, other] = connected(random.chance(4));
-        let end = |fd| End { fds: vec![fd], low_water: 1, ..End::default() };
-        World { random, log, ends: [end(one), end(other)], sets: Vec::new(), pipe, file }
+        let start = random.one(&[Start::Lasted, Start::Lasted, Start::Between, Start::Short]);
+        let ([one, other], unread) = connected(start);
+        let end = |fd, unread| End { fds: vec![fd], unread, low_water: 1, ..End::default() };
+        let mut ends = [end(one, 0), end(other, unread)];
+        if random.chance(2) {
+            ends.reverse();
+        }
+        World { random, log, ends, sets: Vec::new(), pipe, file }
     }
 
     /// A line of the log: a call, and its answer.
@@ -202,8 +207,19 @@ impl World {
     }
 }
 
-/// A connection that has lasted: under the switch it is switched, unless it is `short`.
-fn connected(short: bool) -> [c_int; 2] {
+/// How a connection is when its sequence begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Under the switch it is switched.
+    Lasted,
+    /// Under the switch the first end sends by its ring, while bytes lie at the other one unread that came over TCP.
+    Between,
+    /// Under the switch it is young.
+    Short,
+}
+
+/// Both ends of a connection, and how many bytes lie unread at the second one.
+fn connected(start: Start) -> ([c_int; 2], usize) {
     // SAFETY: addresses have the length that is said, and each exchange is of one byte.
     unsafe {
         let mut at: libc::sockaddr_in = std::mem::zeroed();
@@ -223,13 +239,32 @@ fn connected(short: bool) -> [c_int; 2] {
         libc::close(listener);
         let mut byte = 0_u8;
         let room: *mut c_void = (&raw mut byte).cast();
-        for _ in 0..if short { 20 } else { 40 } {
-            for (from, to) in [(one, other), (other, one)] {
-                assert_eq!(libc::send(from, room, 1, 0), 1);
-                assert_eq!(libc::recv(to, room, 1, 0), 1);
-            }
+        let turns = match start {
+            Start::Lasted => 40,
+            Start::Between => 32,
+            Start::Short => 20,
+        };
+        let passes = |from, to| {
+            assert_eq!(libc::send(from, room, 1, 0), 1);
+            assert_eq!(libc::recv(to, room, 1, 0), 1);
+        };
+        for _ in 0..turns {
+            passes(one, other);
+            passes(other, one);
         }
-        [one, other]
+        let mut unread = 0;
+        if start == Start::Between {
+            let first = pattern(0, 1000);
+            assert_eq!(libc::send(one, first.as_ptr().cast(), first.len(), 0), 1000);
+            assert_eq!(libc::recv(other, room, 1, 0), 1);
+            passes(other, one);
+            for _ in 0..50 {
+                assert_eq!(libc::send(one, room, 1, 0), 1);
+            }
+            unread = 1049;
+            until(|| number_of(other, libc::FIONREAD) == unread as c_int);
+        }
+        ([one, other], unread)
     }
 }
 
