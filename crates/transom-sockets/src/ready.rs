@@ -576,9 +576,11 @@ impl Poll<'_> {
                     let ended = asked.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR);
                     let ring = session.road_in() == Ok(Road::Ring);
                     let past = asked.revents & libc::POLLIN != 0 && session.doorbells() == 0;
+                    // The kernel is not asked, for it says the same whatever happens.
+                    let unasked = is_always_readable(&session) && stream::is_look(held, &session);
                     if ring && past {
                         held.look_at_bytes(entry.fd);
-                    } else if ring && ended != 0 {
+                    } else if ring && (ended != 0 || unasked) {
                         held.look_at_tcp(entry.fd);
                     }
                     match known(held, &session, entry.fd) {

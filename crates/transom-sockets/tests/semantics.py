@@ -162,6 +162,17 @@ def an_end_behind_bytes_that_came_over_tcp():
     return out
 
 @scenario
+def a_reset_of_a_connection_that_is_read_no_more():
+    """The end of one's own reads, made while bytes came over TCP, has the kernel report an end whatever happens."""
+    out = []
+    for abortive in (True, False):
+        c, s = between(); s.shutdown(socket.SHUT_RD); out.append(len(recv_exactly(s, 1049))); c.sendall(b"more"); until(lambda: unread(s) == 4); out.append(polled(s))
+        if abortive: c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else: s.sendall(b"unread"); until(lambda: unread(c) == 6)
+        c.close(); out += [until(lambda: "ERR|HUP" in polled(s, 0)), polled(s), attempt(s.recv, 9), attempt(s.recv, 9), attempt(s.send, b"x")]
+    return out
+
+@scenario
 def an_urgent_byte_behind_bytes_that_came_over_tcp():
     c, s = between()
     out = [polled(s), attempt(s.recv, 1, socket.MSG_OOB)]

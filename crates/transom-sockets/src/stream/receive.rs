@@ -367,13 +367,12 @@ fn of_ring<const PEEK: bool>(
         if gone {
             return end_of_input(held, session, &incoming, skip).map(Got::Bytes);
         }
-        if session.end().read_shut.load(Ordering::Relaxed) != 0 {
-            return Ok(Got::Bytes(0));
-        }
         // Bytes that were written before the peer closed are seen at the next turn.
-        if !(is_look(held, session) && held.look_at_tcp(fd)) {
-            return Ok(Got::Nothing(Road::Ring));
+        if is_look(held, session) && held.look_at_tcp(fd) {
+            continue;
         }
+        let read_shut = session.end().read_shut.load(Ordering::Relaxed) != 0;
+        return Ok(if read_shut { Got::Bytes(0) } else { Got::Nothing(Road::Ring) });
     }
 }
 
