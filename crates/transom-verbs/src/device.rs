@@ -85,16 +85,51 @@ pub(crate) fn attributes(gids: &Table) -> ibv_device_attr {
 /// Kilohertz of the device's clock, which counts nanoseconds: the engine's, CLOCK_MONOTONIC.
 const CLOCK: u64 = 1_000_000;
 
+/// Operations that reach memory which is registered on demand: `ibv_odp_transport_cap_bits`.
+mod odp {
+    pub(super) const SEND: u32 = 1;
+    pub(super) const RECEIVE: u32 = 1 << 1;
+    pub(super) const WRITE: u32 = 1 << 2;
+    pub(super) const READ: u32 = 1 << 3;
+    pub(super) const ATOMIC: u32 = 1 << 4;
+    pub(super) const SHARED_RECEIVE: u32 = 1 << 5;
+    pub(super) const ALL: u32 = SEND | RECEIVE | WRITE | READ | ATOMIC | SHARED_RECEIVE;
+}
+
+/// `odp_caps`: whether there is on-demand paging, and for what of RC, UC and UD (Verbs V45). Every copy here finds out
+/// by itself which pages are there.
+fn on_demand() -> [u64; 3] {
+    const SUPPORT: u64 = 1; // without IBV_ODP_SUPPORT_IMPLICIT
+    let (uc, ud) = if kind().infiniband {
+        (odp::ALL & !(odp::READ | odp::ATOMIC), odp::SEND | odp::RECEIVE | odp::SHARED_RECEIVE)
+    } else {
+        (0, 0)
+    };
+    let rc = if kind().infiniband { odp::ALL } else { odp::ALL & !odp::ATOMIC };
+    let words = |first: u32, second: u32| {
+        let mut bytes = [0; 8];
+        let (low, high) = bytes.split_at_mut(4);
+        low.copy_from_slice(&first.to_ne_bytes());
+        high.copy_from_slice(&second.to_ne_bytes());
+        u64::from_ne_bytes(bytes)
+    };
+    [SUPPORT, words(rc, uc), words(ud, 0)]
+}
+
 /// The attributes in the longer structure; groups of capabilities that we do not have are zero.
 pub(crate) fn attributes_ex(gids: &Table) -> ibv_device_attr_ex {
+    let mut groups = [0; 27];
+    if let Some(xrc) = groups.last_mut().filter(|_| kind().infiniband) {
+        *xrc = odp::ALL & !odp::RECEIVE;
+    }
     ibv_device_attr_ex {
         orig_attr: attributes(gids),
         comp_mask: 0,
-        odp_caps: [0; 3],
+        odp_caps: on_demand(),
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: CLOCK,
         device_cap_flags_ex: u64::from(capabilities()),
-        groups: [0; 27],
+        groups,
         phys_port_cnt_ex: 1,
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::fs::fstat;
-use transom_engine::raw;
-use transom_memory::{Rights, Segment, Token};
+use transom_engine::{Sge, raw};
+use transom_memory::{Purpose, Rights, Scope, Segment, Token};
 
 use crate::abi::access;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::sys::Mapping;
-use crate::{explain, limits};
+use crate::{explain, limits, sys};
 
 /// A protection domain.
 #[derive(Debug)]
@@ -138,6 +138,34 @@ impl Domain {
         self.users.leave();
     }
 
+    /// Have the pages of memory there before it is used, as far as its key permits that use; `pages`: also touch them.
+    /// `EFAULT` if it does not, or if there is no memory (ibv_advise_mr(3)).
+    pub(crate) fn prefetch(&self, of: &Sge, write: bool, pages: bool) -> Result {
+        let purpose = if write { Purpose::ReceiveBuffer } else { Purpose::LocalSource };
+        let found = self.context.adapter.locate(self.domain, purpose, of);
+        let host = found.map_err(|error| {
+            explain::refused(Errno::EFAULT, || format!("ibv_advise_mr: {error}"))
+        })?;
+        if !pages || of.length == 0 {
+            return Ok(());
+        }
+        let length = u64::from(of.length);
+        let come = match sys::prefetch(host, length, write) {
+            Ok(()) => true,
+            // The kernel has no such advice, or the pages may not be read or written.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                raw::check_pages(host, length, write).is_ok()
+            }
+            Err(_) => false,
+        };
+        if !come {
+            return Err(explain::refused(Errno::EFAULT, || {
+                format!("ibv_advise_mr: no such memory at {host:#x} for all of {length} bytes")
+            }));
+        }
+        Ok(())
+    }
+
     /// Deallocate the domain: `EBUSY` while objects belong to it.
     pub(crate) fn end(&self) -> Result {
         self.users.none()?;
@@ -192,6 +220,7 @@ pub(crate) fn rights(flags: u32) -> Result<Rights> {
         | access::REMOTE_ATOMIC
         | access::MW_BIND
         | access::ZERO_BASED
+        | access::ON_DEMAND
         | access::HUGETLB
         | access::OPTIONAL_RANGE;
     if flags & !KNOWN != 0 {
@@ -259,6 +288,11 @@ impl Region {
             }));
         }
         rights(flags)?;
+        if flags & access::ON_DEMAND != 0 {
+            return Err(explain::invalid(|| {
+                "ibv_reg_dmabuf_mr: IBV_ACCESS_ON_DEMAND is not for a descriptor".to_owned()
+            }));
+        }
         let writes = flags & access::LOCAL_WRITE != 0;
         let mapping = Mapping::of(fd, offset, length, writes).map_err(|error| {
             let memory = error.raw_os_error() == Some(libc::ENOMEM);
@@ -291,6 +325,15 @@ impl Region {
         mapping: Option<Mapping>,
     ) -> Result<Arc<Region>> {
         let rights = rights(flags)?;
+        let on_demand = flags & access::ON_DEMAND != 0;
+        if on_demand && host == 0 && length == u64::MAX {
+            return Err(explain::invalid(|| {
+                "ibv_reg_mr: all of the address space at once (IBV_ODP_SUPPORT_IMPLICIT) is not to be had here, because \
+                 the tables that say who may touch what lie in it; IBV_ACCESS_ON_DEMAND is there for memory with a \
+                 beginning and an end"
+                    .to_owned()
+            }));
+        }
         let wraps = host.checked_add(length).is_none() || iova.checked_add(length).is_none();
         if wraps || length > limits::REGION {
             return Err(explain::invalid(|| {
@@ -306,10 +349,15 @@ impl Region {
         }
         let context = &domain.context;
         context.counters.regions.take()?;
+        let segments = [Segment { host, length }];
         let registered = if length == 0 {
             Ok(Token(0))
+        } else if on_demand {
+            // Each access finds out by itself which pages are there (Verbs V45).
+            let scope = Scope::Domain(domain.domain.0);
+            // SAFETY: this function's contract.
+            unsafe { context.adapter.register_in(scope, iova, &segments, rights) }
         } else {
-            let segments = [Segment { host, length }];
             // SAFETY: this function's contract.
             unsafe { context.adapter.register(domain.domain, iova, &segments, rights) }
         };
@@ -352,9 +400,11 @@ impl Region {
     pub(crate) unsafe fn set_access(&self, flags: u32) -> Result {
         let rights = rights(flags)?;
         if self.length > 0 {
-            let segments = [Segment { host: self.host, length: self.length }];
+            let all = [Segment { host: self.host, length: self.length }];
+            // Pages are looked at now, or by each access.
+            let looked_at = if flags & access::ON_DEMAND == 0 { &all[..] } else { &[] };
             // SAFETY: this function's contract.
-            unsafe { self.domain.context.adapter.set_rights(self.token, &segments, rights) }?;
+            unsafe { self.domain.context.adapter.set_rights(self.token, looked_at, rights) }?;
         }
         self.access.store(flags, Ordering::Relaxed);
         Ok(())
@@ -408,7 +458,8 @@ mod tests {
             assert_eq!(rights(writes), Err(Errno::EINVAL));
             assert!(rights(writes | 1).is_ok());
         }
-        for refused in [0x40, 0x100, 0x200, 0x400, 0x4000_0000] {
+        assert_eq!(rights(0x40), rights(0));
+        for refused in [0x100, 0x200, 0x400, 0x4000_0000] {
             assert_eq!(rights(refused | 1), Err(Errno::EOPNOTSUPP));
         }
     }

@@ -62,6 +62,17 @@ impl Drop for Mapping {
     }
 }
 
+/// Have pages there, for reading or for writing, that lie in memory of the program's. `EINVAL`, too, of a kernel before
+/// Linux 5.14.
+pub(crate) fn prefetch(host: u64, length: u64, write: bool) -> Result<()> {
+    let begin = host & !(Mapping::PAGE - 1);
+    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    // Not by name: libfabric and UCX put functions of their own in the place of that name.
+    // SAFETY: the kernel has pages come, and changes none that are there; where no memory is, it says so.
+    let done = unsafe { libc::syscall(libc::SYS_madvise, begin, host - begin + length, advice) };
+    if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
 /// Set this thread's `errno`.
 pub(crate) fn set_errno(number: i32) {
     // SAFETY: the location is this thread's own.

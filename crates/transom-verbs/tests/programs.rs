@@ -54,6 +54,12 @@ fn the_device_and_its_objects() {
     run("objects");
 }
 
+/// Verbs V45.
+#[test]
+fn memory_on_demand() {
+    run("on_demand");
+}
+
 /// Verbs V73, Verbs V74, Verbs V90, Verbs V102, Verbs V103.
 #[test]
 fn numbers_long_messages_and_threads_that_rest() {

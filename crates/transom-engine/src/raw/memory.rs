@@ -6,15 +6,16 @@
 use std::sync::atomic::Ordering;
 
 use transom_memory::{
-    BindError, ConnectionId, Counts, Denial, DeregisterError, DomainId, Name, NamedState,
-    RegisterError, Registration, Rights, Scope, Segment, Token, Unless, WindowSpec,
+    Access, Actor, BindError, ConnectionId, Counts, Denial, DeregisterError, DomainId, Name,
+    NamedState, Purpose, QueuePairId, RegisterError, Registration, Rights, Scope, Segment, Token,
+    Unless, WindowSpec,
 };
 
 use super::adapter::Owner;
 use super::{Adapter, Error, QueuePair, Result};
 use crate::driver::{Shared, observe_close};
 use crate::sys;
-use crate::{Data, DenialCause, Flags, Operation, Request, Status};
+use crate::{Data, DenialCause, Flags, Operation, Request, Sge, Status};
 
 /// A protection domain: memory that was registered in one is of no use in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -255,6 +256,26 @@ impl Adapter {
         check_segments(shared, segments, rights)?;
         let now = sys::recently().0;
         shared.memory.set_rights(region, rights, now).map_err(deregister_error)
+    }
+
+    /// Where the bytes of an entry lie in this process, if the memory table permits this use of it to the program itself,
+    /// for queue pairs of a domain. Nothing is held by a yes: a request is judged again.
+    ///
+    /// # Errors
+    /// `LocalAccess` if it does not, or if the bytes lie in several pieces; `Forked`.
+    pub fn locate(&self, domain: Domain, purpose: Purpose, entry: &Sge) -> Result<u64> {
+        let shared = self.0.here()?;
+        let actor = Actor { domain: domain.0, queue_pair: QueuePairId(0), connection: None };
+        let (token, address) = (Token(entry.token), entry.address);
+        let access = Access { actor, purpose, token, address, length: u64::from(entry.length) };
+        let mut lane = shared.memory.lane();
+        shared.memory.probe(&mut lane, &access, sys::now().0).map_err(|denial| {
+            let error = refused(&denial);
+            shared.refuse_call(None, DenialCause::Own(denial));
+            error
+        })?;
+        let host = shared.memory.host_of(&mut lane, &access);
+        host.ok_or_else(|| Error::caller(Status::LocalAccess, "the memory lies in several pieces"))
     }
 
     /// Give a region or a window a name, for messages and for `transom show`: the first

@@ -162,7 +162,7 @@ pub struct ibv_device_attr {
     pub phys_port_cnt: u8,
 }
 
-/// All groups behind `device_cap_flags_ex` are zero here, so they have no members.
+/// The groups behind `device_cap_flags_ex` are zero here, but for the last word (`xrc_odp_caps`), so they have no members.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_device_attr_ex {

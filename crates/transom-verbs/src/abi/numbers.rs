@@ -28,6 +28,7 @@ pub mod access {
     pub const REMOTE_ATOMIC: u32 = 8;
     pub const MW_BIND: u32 = 0x10;
     pub const ZERO_BASED: u32 = 0x20;
+    pub const ON_DEMAND: u32 = 0x40;
     pub const HUGETLB: u32 = 0x80;
     pub const OPTIONAL_RANGE: u32 = 0x3FF0_0000;
 }

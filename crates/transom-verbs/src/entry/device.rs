@@ -252,7 +252,7 @@ fn front() -> verbs_context {
         dealloc_dmah: refuses,
         alloc_dmah: refuses_pointer,
         query_port: query_port as Op,
-        advise_mr: refuses,
+        advise_mr: entry::memory::advise_mr as Op,
         alloc_null_mr: refuses_pointer,
         read_counters: refuses,
         attach_counters_point_flow: refuses,

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use transom_engine::Sge;
 use transom_memory::Token;
 
 use crate::abi::*;
@@ -273,6 +274,39 @@ pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
             Ok(())
         });
     }
+}
+
+/// The advice of `ibv_advise_mr`: to have pages there, to have them there for writing, or only what needs no page.
+const PREFETCH: c_int = 0;
+const PREFETCH_WRITE: c_int = 1;
+const PREFETCH_NO_FAULT: c_int = 2;
+/// To be done when the call returns, as all is here.
+const FLUSH: u32 = 1;
+
+/// Have pages of regions there before requests reach them.
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_int,
+    flags: u32,
+    list: *mut ibv_sge,
+    count: u32,
+) -> c_int {
+    number(|| {
+        // SAFETY: a domain of the program's.
+        let domain = &unsafe { shell::look::<OfDomain>(pd) }?.body;
+        if !matches!(advice, PREFETCH | PREFETCH_WRITE | PREFETCH_NO_FAULT) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if flags & !FLUSH != 0 || count == 0 || list.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the program's list, of so many entries.
+        for entry in unsafe { std::slice::from_raw_parts(list, count as usize) } {
+            let of = Sge { token: entry.lkey, address: entry.addr, length: entry.length };
+            domain.prefetch(&of, advice == PREFETCH_WRITE, advice != PREFETCH_NO_FAULT)?;
+        }
+        Ok(())
+    })
 }
 
 const TRANSLATION: c_int = 1;

@@ -254,7 +254,6 @@ static void v40_v41_registrations(void) {
     NO_OBJECT(ibv_reg_mr(pd, bytes, 2 * SIZE, 0), EFAULT);
     NO_OBJECT(ibv_reg_mr(pd, bytes + 2 * SIZE, SIZE, IBV_ACCESS_LOCAL_WRITE), EFAULT);
     NO_OBJECT(ibv_reg_mr(pd, bytes, SIZE, IBV_ACCESS_REMOTE_WRITE), EINVAL);
-    NO_OBJECT(ibv_reg_mr(pd, bytes, SIZE, IBV_ACCESS_ON_DEMAND), EOPNOTSUPP);
     NO_OBJECT(ibv_reg_mr(pd, (void *)(UINTPTR_MAX - 10), 20, 0), EINVAL);
     NO_OBJECT(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, -1, 0), EOPNOTSUPP);
     struct ibv_mr *read_only = ibv_reg_mr(pd, bytes + 2 * SIZE, SIZE, IBV_ACCESS_REMOTE_READ);
