@@ -8,7 +8,7 @@ use crate::lending::{Lent, Reads};
 use crate::record::{self, HEADER, Header, Kind, Words};
 use crate::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL, Shared,
-    Side, Taken,
+    Side, Taken, Traffic,
 };
 
 /// The memory that two sides share, as one of them sees it. The other one may change any of it at any
@@ -142,6 +142,12 @@ impl<A: Area> Duplex<A> {
         self.side(1 - self.mine)
     }
 
+    /// How much was written, and how much was read.
+    #[must_use]
+    pub fn traffic(&self) -> [Traffic; 2] {
+        [self.producer.traffic(), self.consumer.traffic()]
+    }
+
     // ---- reading --------------------------------------------------------------------------------
 
     /// Whether there is something to read.
@@ -172,6 +178,9 @@ impl<A: Area> Duplex<A> {
     /// Whether a record is right about regions; and keep in mind what it says of Reads.
     #[inline]
     fn names_what_was_lent(&mut self, record: &Record) -> bool {
+        if matches!(record.body, Found::Lent(_) | Found::Placed) {
+            self.consumer.count_elsewhere(record.header.payload());
+        }
         let Record { header, body } = *record;
         let is_lent = |lent, length| self.area.lent(lent, length).is_ok();
         match (header.kind, body) {
@@ -309,6 +318,9 @@ impl<A: Area> Duplex<A> {
     fn publish_any(&mut self, words: Words, body: Body) -> bool {
         let done = self.publish(words, body);
         if let Some(header) = Header::from_words(words).filter(|_| done) {
+            if header.has(record::LENT) {
+                self.producer.count_elsewhere(header.payload()); // none, of a Read
+            }
             match header.kind {
                 Kind::Read => self.reads.asked(header.has(record::LENT)),
                 Kind::Answer => {

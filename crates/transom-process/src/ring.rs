@@ -149,6 +149,21 @@ pub(crate) fn must_ring(asleep: &AtomicU32) -> bool {
     asleep.load(Ordering::Relaxed) != 0 && exchange(asleep)
 }
 
+/// How much has gone through a ring in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Records.
+    pub records: u64,
+    /// Bytes of these: a slot each, and the payload that lies elsewhere.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    fn of(records: u64, elsewhere: u64) -> Traffic {
+        Traffic { records, bytes: elsewhere.saturating_add(records * SMALL as u64) }
+    }
+}
+
 /// The payload of a record on its way into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -220,6 +235,8 @@ pub struct Producer {
     /// Bytes written to the data area, and how many of them were given back.
     data: u64,
     data_freed: u64,
+    /// Bytes of payload that went with records, and not in their slots.
+    elsewhere: u64,
     data_size: usize,
     laps: Laps,
     /// Per slot: the end of its record's payload.
@@ -232,7 +249,7 @@ impl Producer {
     pub fn new(slots: usize, data_size: usize) -> Producer {
         let laps = Laps::new(slots);
         let ends = vec![0; 1 << laps.shift].into_boxed_slice();
-        Producer { head: 0, freed: 0, data: 0, data_freed: 0, data_size, laps, ends }
+        Producer { head: 0, freed: 0, data: 0, data_freed: 0, elsewhere: 0, data_size, laps, ends }
     }
 
     /// Whether a record with a payload of `length` bytes can be written.
@@ -266,6 +283,17 @@ impl Producer {
     #[must_use]
     pub fn placed(&self) -> u64 {
         self.data
+    }
+
+    /// The records written so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        Traffic::of(self.head, self.elsewhere)
+    }
+
+    /// A record that was written names so many bytes, which lie outside of the ring.
+    pub(crate) fn count_elsewhere(&mut self, bytes: usize) {
+        self.elsewhere = self.elsewhere.saturating_add(bytes as u64);
     }
 
     /// Whether all payload in the data area was read.
@@ -314,6 +342,7 @@ impl Producer {
         };
         if placed > 0 {
             self.data = stretch(self.data, placed, self.data_size).1;
+            self.elsewhere += placed as u64;
         }
         *end = self.data;
         let [first, rest @ ..] = words;
@@ -407,6 +436,8 @@ pub struct Consumer {
     next: u64,
     /// Bytes of the data area passed.
     data: u64,
+    /// Bytes of payload that came with records, and not in their slots.
+    elsewhere: u64,
     data_size: usize,
     laps: Laps,
 }
@@ -415,7 +446,18 @@ impl Consumer {
     /// A consumer for an empty ring of `slots` slots, a power of two.
     #[must_use]
     pub fn new(slots: usize, data_size: usize) -> Consumer {
-        Consumer { next: 0, data: 0, data_size, laps: Laps::new(slots) }
+        Consumer { next: 0, data: 0, elsewhere: 0, data_size, laps: Laps::new(slots) }
+    }
+
+    /// The records read so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        Traffic::of(self.next, self.elsewhere)
+    }
+
+    /// A record that was read names so many bytes, which lie outside of the ring.
+    pub(crate) fn count_elsewhere(&mut self, bytes: usize) {
+        self.elsewhere = self.elsewhere.saturating_add(bytes as u64);
     }
 
     /// Whether there is a record to read.
@@ -473,6 +515,7 @@ impl Consumer {
     fn pass_data(&mut self, length: usize) -> usize {
         let (begin, end) = stretch(self.data, length, self.data_size);
         self.data = end;
+        self.elsewhere += length as u64;
         remainder(begin, self.data_size as u64) as usize
     }
 

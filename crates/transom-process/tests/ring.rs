@@ -9,7 +9,7 @@ use transom_process::record::{
     ELSEWHERE, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, LENT, SOLICITED, to_bytes, to_words,
 };
 use transom_process::ring::{
-    Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot, Taken,
+    Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot, Taken, Traffic,
 };
 
 fn slots(count: usize) -> Vec<Slot> {
@@ -147,6 +147,11 @@ proptest! {
         let (mut producer, mut consumer) = (Producer::new(16, DATA), Consumer::new(16, DATA));
         let mut under_way: VecDeque<(u64, usize, Option<usize>)> = VecDeque::new();
         let mut acknowledged = 0_u32;
+        let (mut sent, mut read) = (Traffic::default(), Traffic::default());
+        let count = |traffic: &mut Traffic, length: usize| {
+            traffic.records += 1;
+            traffic.bytes += SMALL as u64 + if length > INLINE { length as u64 } else { 0 };
+        };
         for (number, length) in lengths.into_iter().enumerate() {
             while under_way.len() > keep || !producer.has_room(length) {
                 let (number, length, place) = under_way.pop_front().unwrap();
@@ -157,6 +162,7 @@ proptest! {
                     Some(place) => Found::At(place, 0),
                 });
                 acknowledged += 1;
+                count(&mut read, length);
                 prop_assert_eq!(producer.consumed(acknowledged), Ok(true));
             }
             let (body, place) = body(&producer, length);
@@ -168,7 +174,9 @@ proptest! {
             }
             prop_assert!(producer.publish(&slots, header(number as u64, length).words(), body));
             under_way.push_back((number as u64, length, place));
+            count(&mut sent, length);
         }
+        prop_assert_eq!((producer.traffic(), consumer.traffic()), (sent, read));
     }
 
     /// Whatever stands in the slots: no panic, no offset outside the data area.

@@ -206,6 +206,7 @@ impl Queue {
         let entry = crate::status::entry(completion);
         if entry.status != status::SUCCESS {
             usage::failed(entry.status);
+            self.context.port.failed(completion, entry.status);
             explain::completion(&self.context, completion);
         }
         entry

@@ -19,6 +19,7 @@ use crate::exit;
 use crate::gid::Table;
 use crate::limits;
 use crate::memory::{Domain, Region};
+use crate::port::{self, Port};
 use crate::queue_pair::QueuePair;
 use crate::rendezvous::Ports;
 use crate::xrc::XrcDomains;
@@ -130,6 +131,8 @@ pub(crate) struct Context {
     pub(crate) gids: Table,
     pub(crate) counters: Counters,
     pub(crate) events: Channel<AsyncEvent>,
+    /// Counters of its port.
+    pub(crate) port: Port,
     pub(crate) ports: Ports,
     /// A file that nothing is read from. Programs duplicate the descriptor; the file's number names
     /// this context, whatever the descriptor's (Verbs V154).
@@ -180,6 +183,7 @@ impl Context {
                 attachments: Counter::new(limits::ATTACHMENTS),
             },
             events: Channel::new()?,
+            port: Port::new(),
             ports: Ports::default(),
             cmd: memfd_create(c"transom", MemfdFlags::CLOEXEC)?,
             shells: AtomicU32::new(1),
@@ -245,8 +249,13 @@ impl Context {
 
     // ---- what closing must end ------------------------------------------------------------------
 
-    pub(crate) fn add_queue_pair(&self, queue_pair: &Arc<QueuePair>) {
+    pub(crate) fn add_queue_pair(self: &Arc<Context>, queue_pair: &Arc<QueuePair>) {
         self.queue_pairs.add(queue_pair.number, queue_pair);
+        port::watch(self);
+    }
+
+    pub(crate) fn has_queue_pairs(&self) -> bool {
+        !self.queue_pairs.lock().is_empty()
     }
 
     pub(crate) fn remove_queue_pair(&self, number: u32) {
@@ -278,6 +287,7 @@ impl Context {
         self.ports.close();
         let _ = self.adapter.finish(exit::PATIENCE);
         let _ = self.adapter.stop();
+        port::finish(self);
     }
 
     /// A number of `known` stands for nothing any more. A forked child leaves the list alone: its lock may

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::process::PerProcess;
-use crate::{explain, rsocket, sys, usage};
+use crate::{explain, port, rsocket, sys, usage};
 
 /// How long a stream may take to end in order.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
@@ -45,6 +45,7 @@ extern "C" fn at_exit() {
         drop(contexts);
         for context in &all {
             let _ = context.adapter.finish(PATIENCE);
+            port::finish(context);
         }
         explain::count_at_exit();
         usage::report(&all);

@@ -25,6 +25,7 @@ mod gid;
 mod kind;
 mod limits;
 mod memory;
+mod port;
 #[allow(unsafe_code, reason = "values that are never freed")]
 mod process;
 mod queue_pair;

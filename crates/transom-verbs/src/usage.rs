@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::abi::status;
 use crate::context::Context;
 use crate::process::PerProcess;
-use crate::{environment, explain};
+use crate::{environment, explain, port};
 
 /// The use that a process has made of the library, as the letter in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,8 @@ pub(crate) fn made() {
 }
 
 /// A connection was established.
-pub(crate) fn connected() {
+pub(crate) fn connected(context: &Arc<Context>) {
+    port::watch(context);
     TOTALS.get_or_default().connected.fetch_add(1, Ordering::Relaxed);
 }
 

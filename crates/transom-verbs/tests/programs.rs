@@ -60,6 +60,41 @@ fn memory_on_demand() {
     run("on_demand");
 }
 
+/// Verbs V175: each run goes on where the one before ended, because the files are the device's.
+#[test]
+fn counters_of_the_port() {
+    let Some(program) = support::compile(&source("counters"), "counters") else { return };
+    let root = std::env::temp_dir().canonicalize().unwrap();
+    let root = root.join(format!("transom-counters-{}", std::process::id()));
+    fs::create_dir(&root).unwrap();
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+    let port = root.join("class/infiniband/transom0/ports/1");
+    let count = |name: &str| -> u64 {
+        fs::read_to_string(port.join(name)).unwrap().trim_end().parse().unwrap()
+    };
+    let mut before = 0;
+    for path in ["tcp", "process"] {
+        let done = Command::new(&program)
+            .arg(&port)
+            .env("LD_LIBRARY_PATH", support::libraries())
+            .env("TRANSOM_PATH", path)
+            .env("TRANSOM_SYSFS", &root)
+            .output()
+            .unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(done.status.success(), "over {path}: {}\n{said}", done.status);
+        let data = count("counters/port_xmit_data");
+        assert!(data >= before + 200 * 1024, "{before} and {data} words over {path}");
+        let come = count("counters/port_rcv_data");
+        // The last segments of a stream that is closed are not read.
+        assert!(data.abs_diff(come) < 1024, "{data} words were sent, {come} have come over {path}");
+        before = data;
+    }
+    assert_eq!(count("hw_counters/req_remote_access_errors"), 2, "one in each run");
+    fs::remove_dir_all(&root).unwrap();
+}
+
 /// Verbs V73, Verbs V74, Verbs V90, Verbs V102, Verbs V103.
 #[test]
 fn numbers_long_messages_and_threads_that_rest() {

@@ -34,6 +34,7 @@ pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
 pub use link::silence::Silence;
 pub use schedule::spin::Spin;
+pub use schedule::traffic::Traffic;
 
 pub(crate) use capture::begin as begin_capture;
 pub(crate) use config::options::status_of;

@@ -9,8 +9,8 @@ use transom_memory::{Config, Memory};
 
 use super::{Error, Options, Result};
 use crate::driver::{
-    Link, Shared, begin_capture, begin_inspection, begin_ledger, end_inspection, end_ledger,
-    open_metrics,
+    Link, Shared, Traffic, begin_capture, begin_inspection, begin_ledger, end_inspection,
+    end_ledger, open_metrics,
 };
 use crate::sys::{self, AddressWatch};
 use crate::{DenialRecord, Status};
@@ -291,6 +291,15 @@ impl Adapter {
     #[must_use]
     pub fn open_metrics(&self) -> String {
         self.0.here().map(|shared| open_metrics(shared, self.0.address)).unwrap_or_default()
+    }
+
+    /// Traffic over its connections so far: sent, and received. Asks one connection after the other, and may wait
+    /// for a pass on each. Nothing in a forked child.
+    #[must_use]
+    pub fn traffic(&self) -> [Traffic; 2] {
+        let Ok(shared) = self.0.here() else { return [Traffic::default(); 2] };
+        Link::all(shared).iter().for_each(|link| link.count_traffic());
+        shared.traffic.get()
     }
 
     /// Bytes of memory that connections hold because of their peers: beginnings of frames whose rest has

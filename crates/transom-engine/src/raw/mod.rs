@@ -46,7 +46,7 @@ pub use xrc::XrcDomain;
 
 pub use crate::driver::{
     CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,
-    LEDGER_STATUS, Ledger, Options, Path, PathReason, Resets, Silence, Sink, Spin, Trace,
+    LEDGER_STATUS, Ledger, Options, Path, PathReason, Resets, Silence, Sink, Spin, Trace, Traffic,
 };
 pub use crate::sys::{
     ATOMICS, Fault, Interface, IpFields, Message, PageError, check_pages, copy_in, copy_out,

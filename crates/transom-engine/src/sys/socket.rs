@@ -216,6 +216,21 @@ fn bind_shared(fd: Fd, address: SocketAddr) -> Result<Fd> {
 #[derive(Debug)]
 pub struct Stream(Fd);
 
+/// The beginning of what `TCP_INFO` says (`struct tcp_info` of `linux/tcp.h`), as far as the counts: the C library's
+/// is shorter.
+#[repr(C)]
+struct TcpCounts {
+    _states: [u8; 8],
+    _times: [u32; 24],
+    _pacing: [u64; 2],
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    _rates: [u64; 7],
+    bytes_sent: u64,
+}
+
 impl Stream {
     /// Begin to connect from `local` (port 0: any) to `peer`. It is done when the socket becomes
     /// writable; then ask [`Stream::connected`].
@@ -367,6 +382,28 @@ impl Stream {
             // The kernel gives up on what it cannot send, and forgets how much that was.
             waits: waiting > 0 || info.tcpi_state == CLOSED,
         })
+    }
+
+    /// Segments and bytes of the stream that were sent, and that have come. `None`: the kernel does not say.
+    #[must_use]
+    pub fn traffic(&self) -> Option<[(u32, u64); 2]> {
+        // SAFETY: numbers, for which zero is a value.
+        let mut info: TcpCounts = unsafe { std::mem::zeroed() };
+        let mut size = size_of::<TcpCounts>() as libc::socklen_t;
+        // SAFETY: the call writes at most as many bytes as `info` has.
+        let asked = unsafe {
+            libc::syscall(
+                libc::SYS_getsockopt,
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                &raw mut info,
+                &raw mut size,
+            )
+        };
+        // Before Linux 4.19 it says what was acknowledged, and not what was sent.
+        let sent = info.bytes_sent.max(info.bytes_acked);
+        (asked == 0).then_some([(info.segs_out, sent), (info.segs_in, info.bytes_received)])
     }
 
     /// Receive. `Ok(0)`: the peer will send no more.

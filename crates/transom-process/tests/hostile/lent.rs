@@ -2,7 +2,7 @@
 
 use transom_process::lending::{LARGEST, Lent};
 use transom_process::record::{self, ELSEWHERE, LENT, SOLICITED};
-use transom_process::ring::{Body, Shared};
+use transom_process::ring::{Body, Shared, Traffic};
 use transom_process::upgrade::{MemoryFacts, PeerUser};
 
 use super::*;
@@ -70,6 +70,12 @@ fn a_payload_in_a_region_arrives_as_an_address_and_takes_no_place() {
     }
     // Behind them, payload in the data area lies where it lay.
     assert!(end.read().is_none());
+    let both = Traffic { records: 2, bytes: 2 * (64 + 4096) };
+    assert_eq!(
+        (peer.traffic()[0], end.traffic()[1]),
+        (both, both),
+        "what lies in the region is counted"
+    );
 }
 
 /// A window that was closed could still be read through, if the answer to a Read were left to its reader:
@@ -120,6 +126,9 @@ fn an_answer_goes_where_its_read_has_said() {
         let used = end.copy(&found.header, found.body, &mut room);
         assert_eq!(room[..used], bytes(Header { flags: header.flags | LENT, ..header }));
     }
+    let asked = Traffic { records: 2, bytes: 2 * 64 };
+    let answered = Traffic { records: 2, bytes: 2 * (64 + 4096) };
+    assert_eq!((end.traffic(), peer.traffic()), ([asked, answered], [answered, asked]));
 }
 
 fn frame(header: Header) -> Vec<u8> {

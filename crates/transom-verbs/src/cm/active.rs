@@ -174,7 +174,7 @@ impl Id {
         let connector = self.lock().connector.clone().ok_or(Errno::EINVAL)?;
         connector.complete_connect()?;
         self.established();
-        usage::connected();
+        usage::connected(self.context());
         self.watch();
         Ok(())
     }

@@ -264,7 +264,7 @@ impl Id {
                 inner.channel.push(event);
             }
         }
-        usage::connected();
+        usage::connected(self.context());
         self.watch();
     }
 

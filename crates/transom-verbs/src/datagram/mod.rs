@@ -13,6 +13,7 @@ use transom_memory::QueuePairId;
 
 use crate::abi::qps;
 use crate::context::Context;
+use crate::port::Datagrams;
 use crate::queue_pair::QueuePair;
 use crate::{environment, gid};
 use packet::Packet;
@@ -88,11 +89,13 @@ impl Outgoing {
 
     /// Send all of them. The network may lose them; without a destination they are lost here. No lock
     /// that a receiver needs may be held: a datagram waits for room at a receiver on this host.
-    pub(crate) fn send(&mut self, port: &raw::DatagramPort) {
+    pub(crate) fn send(&mut self, port: &raw::DatagramPort, sent: &Datagrams) {
         let mut begin = 0;
         for (address, end) in self.datagrams.drain(..) {
-            if let Some((to, bytes)) = destination(&address).zip(self.bytes.get(begin..end)) {
-                let _ = port.send(address.own, to, address.fields, bytes);
+            if let Some((to, bytes)) = destination(&address).zip(self.bytes.get(begin..end))
+                && port.send(address.own, to, address.fields, bytes).is_ok()
+            {
+                sent.count(bytes.len(), address.peer.is_multicast());
             }
             begin = end;
         }
@@ -103,6 +106,7 @@ impl Outgoing {
 /// A datagram has come: to the queue pair that it names, or nowhere.
 fn arrived(context: &Weak<Context>, bytes: &[u8], message: &Message) {
     let (Some(context), Some(packet)) = (context.upgrade(), Packet::decode(bytes)) else { return };
+    context.port.received.count(bytes.len(), message.to.is_multicast());
     if let Some(queue_pair) = context.queue_pair(packet.destination) {
         deliver(&queue_pair, &packet, message);
     }

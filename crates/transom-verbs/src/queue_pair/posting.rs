@@ -41,7 +41,7 @@ impl QueuePair {
     ) -> Result {
         let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         let posted = self.send_some(&mut outgoing, list);
-        outgoing.send(&outlet.port);
+        outgoing.send(&outlet.port, &self.context().port.sent);
         posted
     }
 
@@ -111,7 +111,7 @@ impl QueuePair {
         };
         let mut outgoing = outlet.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         let posted = post(&mut Chain::Datagrams { pair: self, outgoing: &mut outgoing });
-        outgoing.send(&outlet.port);
+        outgoing.send(&outlet.port, &self.context().port.sent);
         posted
     }
 

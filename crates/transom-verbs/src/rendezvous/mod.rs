@@ -320,7 +320,7 @@ fn established(queue_pair: &Arc<QueuePair>, connector: &Arc<raw::Connector>, rou
         }
         (inner.open, inner.met) = (true, true);
     }
-    usage::connected();
+    usage::connected(queue_pair.context());
     let later = (Arc::downgrade(queue_pair), Arc::downgrade(connector));
     let sink = raw::Sink::call(move |_| {
         let (queue_pair, connector) = later;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::gid::{self, Table};
 use crate::kind::kind;
+use crate::port;
 use tree::Tree;
 
 /// The folder of the PCI devices. The library for path names knows how deep it lies.
@@ -109,10 +110,39 @@ pub(crate) fn write(root: &Path, number: usize, device: &str, gids: &Table) -> R
             Entry::Link(to) => tree.link(&path, &to)?,
         }
     }
-    for empty in ["counters", "hw_counters"] {
-        tree.folder(&format!("{BUS}/{}/infiniband/{device}/ports/1/{empty}", slot(number)))?;
+    let port = port_of((number, device));
+    let zero = |name: &&'static str| (*name, "0\n");
+    let traffic = port::TRAFFIC.iter().chain(&port::NEVER).map(zero);
+    tree.begin(&format!("{port}/counters"), traffic)?;
+    let failures = port::FAILURES.iter().map(zero).chain([port::LIFESPAN]);
+    tree.begin(&format!("{port}/hw_counters"), failures)
+}
+
+/// The folder of the port of a device, by its number and its name.
+fn port_of((number, device): (usize, &str)) -> String {
+    format!("{BUS}/{}/infiniband/{device}/ports/1", slot(number))
+}
+
+/// Have the counters `names` of a folder of the port grow as they do from `added` to `now`; `added` follows each.
+/// `false`: another process counts at this moment.
+pub(crate) fn count<const N: usize>(
+    root: &Path,
+    device: (usize, &str),
+    folder: &str,
+    names: &[&str; N],
+    added: &mut [u64; N],
+    now: &[u64; N],
+) -> Result<bool> {
+    if added == now {
+        return Ok(true);
     }
-    Ok(())
+    let tree = Tree::open(root)?;
+    let counted = names.iter().zip(added.iter_mut().zip(now));
+    tree.add(
+        &format!("{}/{folder}", port_of(device)),
+        counted
+            .map(|(name, (added, now))| (*name, now.wrapping_sub(std::mem::replace(added, *now)))),
+    )
 }
 
 #[cfg(test)]
@@ -185,6 +215,30 @@ mod tests {
         assert!(fs::read(port.join("gid_attrs/types/5")).is_err());
         write(&root, 0, "transom0", &gids()).unwrap();
         assert!(fs::read(port.join("gid_attrs/types/5")).is_ok());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v175_counters_begin_with_zero_and_are_kept() {
+        let root = written("counted");
+        let port = root.join("class/infiniband/transom0/ports/1");
+        let text = |name: &str| fs::read_to_string(port.join(name)).unwrap();
+        let names = port::TRAFFIC.iter().chain(&port::NEVER).map(|name| format!("counters/{name}"));
+        let failures = port::FAILURES.iter().map(|name| format!("hw_counters/{name}"));
+        for name in names.chain(failures) {
+            assert_eq!(text(&name), "0\n", "{name}");
+        }
+        assert_eq!(text("hw_counters/lifespan"), "10\n");
+        let (mut added, now) = ([0; 7], [1, 2, 3, 4, 5, 6, 7]);
+        let count = |added: &mut [u64; 7], now| {
+            count(&root, (0, "transom0"), "hw_counters", &port::FAILURES, added, now).unwrap()
+        };
+        assert!(count(&mut added, &now));
+        assert_eq!(added, now);
+        assert!(count(&mut added, &[1, 2, 3, 4, 5, 6, 9]));
+        write(&root, 0, "transom0", &gids()).unwrap();
+        assert_eq!(text("hw_counters/req_cqe_flush_error"), "2\n");
+        assert_eq!(text("hw_counters/resp_local_length_error"), "9\n");
         fs::remove_dir_all(root).unwrap();
     }
 

@@ -5,9 +5,10 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 /// A folder, for steps from there; a link in its place is none.
@@ -16,6 +17,11 @@ const FOLDER: OFlags =
 /// A file in such a folder. No wait for a pipe in its place.
 const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+/// A file whose number changes.
+const NUMBER: OFlags =
+    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+/// A folder, to be locked.
+const LOCK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
@@ -80,10 +86,7 @@ impl Tree {
         if same {
             return Ok(());
         }
-        self.replace(&folder, name, |new| {
-            let file = rustix::fs::openat(&self.root, new, NEW_FILE, Mode::from_raw_mode(0o644))?;
-            transom_os::signals::without_signals(|| File::from(file).write_all(text.as_bytes()))
-        })
+        self.replace(&folder, name, |new| self.make(new, text))
     }
 
     /// Have a symbolic link to `to` at `path`, at once. Nothing here follows it.
@@ -98,6 +101,58 @@ impl Tree {
             return Ok(());
         }
         self.replace(&folder, name, |new| Ok(rustix::fs::symlinkat(to, &self.root, new)?))
+    }
+
+    /// Have files of these names in a folder, each with its text if it is new.
+    ///
+    /// # Errors
+    /// As [`Tree::folder`].
+    pub(super) fn begin<'a>(
+        &self,
+        folder: &str,
+        mut files: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<()> {
+        let folder = self.folder(folder)?;
+        files.try_for_each(|(name, text)| self.begin_one(&folder, name, text))
+    }
+
+    fn begin_one(&self, folder: &OwnedFd, name: &str, text: &str) -> Result<()> {
+        let there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile) {
+            return Ok(());
+        }
+        self.replace(folder, name, |new| self.make(new, text))
+    }
+
+    /// A new file at the top.
+    fn make(&self, new: &str, text: &str) -> Result<()> {
+        let file = rustix::fs::openat(&self.root, new, NEW_FILE, Mode::from_raw_mode(0o644))?;
+        transom_os::signals::without_signals(|| File::from(file).write_all(text.as_bytes()))
+    }
+
+    /// Add to the numbers in files of a folder, where they lie: programs keep such a file open, and read it again.
+    /// `false`, and nothing was added: another process does so at this moment.
+    ///
+    /// # Errors
+    /// As [`Tree::folder`].
+    pub(super) fn add<'a>(
+        &self,
+        folder: &str,
+        numbers: impl Iterator<Item = (&'a str, u64)>,
+    ) -> Result<bool> {
+        let folder = self.folder(folder)?;
+        let lock = rustix::fs::openat(&folder, ".", LOCK, Mode::empty())?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        for (name, more) in numbers.filter(|(_, more)| *more > 0) {
+            self.begin_one(&folder, name, "0\n")?;
+            let file = rustix::fs::openat(&folder, name, NUMBER, Mode::empty())?;
+            add_to(&File::from(file), more)?;
+        }
+        Ok(true)
     }
 
     /// Put what `make` makes under a name of its own at the top in the place of `name`.
@@ -117,6 +172,22 @@ impl Tree {
         }
         done
     }
+}
+
+/// Add to the number that a file is, by one short write: a reader in the middle of that may see digits of both numbers.
+fn add_to(file: &File, more: u64) -> Result<()> {
+    /// The longest number, and the end of its line.
+    const LONGEST: usize = 21;
+    let mut room = [0; LONGEST];
+    let read = file.read_at(&mut room, 0)?;
+    let found = room.get(..read).and_then(|text| std::str::from_utf8(text).ok());
+    let before: Option<u64> = found.and_then(|text| text.trim_end().parse().ok());
+    let text = format!("{}\n", before.unwrap_or(0).wrapping_add(more));
+    transom_os::signals::without_signals(|| {
+        file.write_all_at(text.as_bytes(), 0)?;
+        // Longer only if it was no number, or if the number began anew.
+        if read > text.len() || before.is_none() { file.set_len(text.len() as u64) } else { Ok(()) }
+    })
 }
 
 /// The folder that is one step below; neither a step back nor a link is one.
@@ -180,6 +251,47 @@ mod tests {
         }
         let left: Vec<_> = fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["a"], "nothing but the tree is left");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v175_counters_are_the_sums_of_all_who_count() {
+        let root = scratch("counts");
+        let file = root.join("a/n");
+        let text = || fs::read_to_string(&file).unwrap();
+        let tree = Tree::open(&root).unwrap();
+        let add = |more| tree.add("a", [("n", more), ("still", 0)].into_iter()).unwrap();
+        for _ in 0..2 {
+            tree.begin("a", [("n", "0\n")].into_iter()).unwrap();
+            assert!(add(7));
+        }
+        assert_eq!(text(), "14\n", "what is there stays");
+        assert!(!root.join("a/still").exists());
+        // A reader that keeps the file open sees what comes.
+        let (open, mut read) = (File::open(&file).unwrap(), [0; 8]);
+        assert!(add(86));
+        assert_eq!(open.read_at(&mut read, 0).unwrap(), 4);
+        assert_eq!(&read[..4], b"100\n");
+        // Another process counts.
+        let other = File::open(root.join("a")).unwrap();
+        rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
+        assert!(!add(1));
+        assert_eq!(text(), "100\n");
+        drop(other);
+        let count_up = || (0..100).for_each(|_| while !add(1) {});
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(count_up))));
+        assert_eq!(text(), "400\n");
+        // A text that is none of a counter's, and a link in its place.
+        fs::write(&file, "no number at all").unwrap();
+        assert!(add(3));
+        assert_eq!(text(), "3\n");
+        fs::rename(&file, root.join("elsewhere")).unwrap();
+        symlink(root.join("elsewhere"), &file).unwrap();
+        assert!(add(4));
+        assert_eq!(
+            (text(), fs::read(root.join("elsewhere")).unwrap()),
+            ("4\n".into(), b"3\n".into())
+        );
         fs::remove_dir_all(root).unwrap();
     }
 

@@ -116,7 +116,7 @@ int main(void) {
     FAILS("V45", ibv_advise_mr(e.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, of, 1), EFAULT);
     FAILS("V45", ibv_advise_mr(e.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, of, 2), EFAULT);
 
-    /* Its rights change without a look at its pages, too. */
+    /* Rights change without a look at its pages, too. */
     SUCCEEDS(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND));
     asks(IBV_WR_RDMA_READ, mr, at, OK);

@@ -7,7 +7,8 @@ use transom_wire::ReadLimits;
 
 use super::rings::Rings;
 use crate::driver::config::path::Place;
-use crate::sys::{Fd, Local};
+use crate::driver::schedule::traffic::Traffic;
+use crate::sys::{Fd, Local, Stream};
 
 /// How much is asked for at a time of a peer that is not known yet.
 const INITIAL_READ_SIZE: usize = 16 * 1024;
@@ -80,6 +81,26 @@ impl Carrier {
         match stage {
             None => Carrier::Tcp(Tcp::default()),
             Some(stage) => Carrier::Upgrading(stage, Tcp::default()),
+        }
+    }
+
+    /// Frames and bytes that were sent, and that have come: records of rings, segments of TCP. `None`: not known,
+    /// or the path is not chosen yet.
+    pub(super) fn traffic(&self, stream: &Stream) -> Option<[Traffic; 2]> {
+        match self {
+            Carrier::Tcp(_) => Some(
+                stream
+                    .traffic()?
+                    .map(|(packets, bytes)| Traffic { packets: u64::from(packets), bytes }),
+            ),
+            Carrier::SharedMemory(rings) => {
+                let of = |ring: transom_process::ring::Traffic| Traffic {
+                    packets: ring.records,
+                    bytes: ring.bytes,
+                };
+                Some(rings.duplex.traffic().map(of))
+            }
+            Carrier::Upgrading(..) => None,
         }
     }
 

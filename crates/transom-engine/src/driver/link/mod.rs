@@ -55,6 +55,7 @@ use super::schedule::combining_lock::CombiningLock;
 use super::schedule::shared::Shared;
 use super::schedule::source::{Looked, Source};
 use super::schedule::sync;
+use super::schedule::traffic::Traffic;
 use super::schedule::watch::{Responsible, Watch};
 use crate::sys::{self, Epoll, Fd, IoError, Local, Stream};
 use crate::{
@@ -122,6 +123,8 @@ pub(crate) struct LinkState {
     pub(crate) housekeeping_at: Time,
     /// The connection's deadline, as of the last such look.
     pub(crate) deadline: Option<Time>,
+    /// How much of its traffic was [counted](Link::count_traffic).
+    counted: [Traffic; 2],
 }
 
 /// How far the connection that carries a link has come.
@@ -238,6 +241,7 @@ impl Link {
             idle_until: None,
             housekeeping_at: Time(0),
             deadline: None,
+            counted: [Traffic::default(); 2],
         };
         Arc::new(Link {
             key,
@@ -439,6 +443,21 @@ impl Link {
             self.catch_up();
         }
         held
+    }
+
+    /// Add what has gone over the link since the last time to the adapter's traffic. May wait for a pass.
+    pub(crate) fn count_traffic(&self) {
+        let ((), again) = self.lock.control(|state| self.count(state));
+        if again {
+            self.catch_up();
+        }
+    }
+
+    fn count(&self, state: &mut LinkState) {
+        if let Some(now) = state.carrier.traffic(&self.stream) {
+            self.shared.traffic.add(state.counted, now);
+            state.counted = now;
+        }
     }
 
     /// The link as it is now. May wait for a pass.

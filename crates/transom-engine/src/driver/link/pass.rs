@@ -247,6 +247,7 @@ impl Link {
         if let (Some(capture), Some(end)) = (&self.shared.capture, state.captured.take()) {
             capture.record(|recorder, now| recorder.close(end, now));
         }
+        self.count(state);
         state.phase = LinkPhase::Gone;
         self.gone.store(true, Ordering::Relaxed);
         state.starting = None;

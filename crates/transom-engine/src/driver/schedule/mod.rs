@@ -16,5 +16,6 @@ pub(crate) mod source;
 pub(crate) mod spin;
 pub(crate) mod sync;
 pub(crate) mod timers;
+pub(crate) mod traffic;
 pub(crate) mod watch;
 pub(crate) mod workers;

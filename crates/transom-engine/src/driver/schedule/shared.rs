@@ -15,6 +15,7 @@ use super::removal::Removal;
 use super::source::{ReceiveWaiter, Source};
 use super::spin::SpinWindow;
 use super::timers::Timers;
+use super::traffic::TrafficCount;
 use super::workers::Workers;
 use crate::driver::capture::Capture;
 use crate::driver::config::options::Options;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) capture: Option<Arc<Capture>>,
     pub(crate) memory: Memory,
     pub(crate) workers: Workers,
+    pub(crate) traffic: TrafficCount,
     /// Links, the descriptors of `quiet`, and `unaccepted` as one descriptor among them.
     pub(crate) epoll: Epoll,
     /// Listening sockets, and links that are not accepted yet.
@@ -157,6 +159,7 @@ impl Shared {
             options,
             capture,
             workers: Workers::new(),
+            traffic: TrafficCount::default(),
             memory,
             epoll: Epoll::new()?,
             unaccepted: Epoll::new()?,

@@ -344,6 +344,12 @@ impl Stream {
         None
     }
 
+    /// Segments and bytes that were sent, and that have come: not asked of this system.
+    #[must_use]
+    pub fn traffic(&self) -> Option<[(u32, u64); 2]> {
+        None
+    }
+
     /// Receive. `Ok(0)`: the peer will send no more.
     pub fn receive(&self, into: &mut [u8]) -> Result<usize> {
         perturb();
