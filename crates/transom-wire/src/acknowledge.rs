@@ -340,4 +340,51 @@ mod tests {
             "they have crossed"
         );
     }
+
+    /// A peer that says that it has none, for the Send that waits, has refused it: once, until it grants one.
+    #[test]
+    fn a_peer_that_has_no_receive_says_so_to_the_send_that_waits() {
+        let none = |credits| Grant { none: true, ..grant(credits, false, false) };
+        let mut acks = started();
+        assert!(!acks.on_grant(none(0), 0).resume && !acks.is_refused(), "no Send waits");
+        assert!(!acks.spend());
+        assert!(acks.on_grant(none(0), 0).resume && acks.is_refused());
+        assert!(acks.is_waiting(), "the Send still waits");
+        assert!(!acks.on_grant(none(0), 0).resume, "it has said so before");
+        assert!(!acks.spend() && acks.is_refused());
+        assert!(acks.on_grant(grant(1, false, false), 0).resume);
+        assert!(!acks.is_refused() && !acks.is_waiting());
+        assert!(acks.spend() && !acks.is_refused());
+    }
+
+    /// The other way round: the acknowledgement says that there is none until a receive is posted.
+    #[test]
+    fn a_wish_without_a_receive_is_answered_with_none() {
+        let mut acks = started();
+        assert!(!acks.has_none());
+        acks.on_grant(grant(0, false, true), 0);
+        assert!(acks.has_none() && acks.is_ripe(false), "the peer is to hear it at once");
+        acks.on_sent();
+        acks.on_grant(grant(0, false, true), 0);
+        assert!(acks.has_none() && !acks.is_ripe(false), "it has been told");
+        acks.receives_posted(NOW, 1, false);
+        assert!(!acks.has_none() && acks.is_ripe(false));
+        acks.on_sent();
+        acks.on_grant(grant(0, false, false), 0);
+        assert!(!acks.has_none(), "no Send of the peer's waits");
+    }
+
+    /// Two passes without work let an acknowledgement go, counted from the moment that it is owed.
+    #[test]
+    fn passes_are_counted_anew_for_each_acknowledgement() {
+        let mut acks = started();
+        acks.owe(NOW);
+        acks.on_idle_pass();
+        acks.on_sent();
+        acks.owe(NOW);
+        acks.on_idle_pass();
+        assert!(!acks.is_ripe(false));
+        acks.on_idle_pass();
+        assert!(acks.is_ripe(false));
+    }
 }

@@ -190,3 +190,80 @@ impl Carrier for Buffer {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AROUND: Around = Around { front: 2, back: 1 };
+
+    /// Reserve a frame of this payload, put it there in two pieces, fill in what is around it.
+    fn compose(out: &mut Buffer, payload: &[u8]) {
+        let _ = out.reserve(AROUND, payload.len());
+        let (first, second) = payload.split_at(payload.len() / 2);
+        out.put(first);
+        out.put(second);
+        let frame = out.frame();
+        assert_eq!(frame.len(), 2 + payload.len() + 1);
+        frame[..2].copy_from_slice(b"<<");
+        *frame.last_mut().unwrap_or(&mut 0) = b'>';
+    }
+
+    /// A small frame is composed apart and a larger one in its place; committed, both stand there whole.
+    #[test]
+    fn a_frame_is_there_when_it_is_committed_and_not_before() {
+        for length in [0, 1, SMALL - 3, SMALL - 2, 300] {
+            let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let expected = [b"<<", &payload[..], b">"].concat();
+            let mut out = Buffer::new(1000);
+            compose(&mut out, &payload);
+            out.commit();
+            assert_eq!(out.bytes, expected, "{length}");
+            compose(&mut out, &payload);
+            out.release();
+            assert_eq!(out.bytes, expected, "{length}: nothing of it comes");
+            compose(&mut out, &payload);
+            out.commit();
+            assert_eq!(out.bytes, [&expected[..], &expected[..]].concat(), "{length}");
+        }
+    }
+
+    /// A place is written to directly, too.
+    #[test]
+    fn a_reserved_place_is_the_payloads() {
+        let mut out = Buffer::new(1000);
+        match out.reserve(AROUND, 3) {
+            Room::Here(room) => room.copy_from_slice(b"abc"),
+            room => panic!("{room:?}"),
+        }
+        assert_eq!(out.frame().get(2..5), Some(&b"abc"[..]));
+        out.release();
+        match out.reserve(AROUND, 200) {
+            Room::Behind(bytes) => bytes.extend_from_slice(&[7; 200]),
+            room => panic!("{room:?}"),
+        }
+        assert_eq!(out.frame().get(2..203), Some(&[[7; 200].as_slice(), &[0]].concat()[..]));
+    }
+
+    #[test]
+    fn as_many_bytes_wait_as_the_limit_says() {
+        let mut out = Buffer::new(7);
+        assert!(out.room() == 7 && out.takes(100), "the last frame may be of any length");
+        compose(&mut out, b"abc");
+        out.commit();
+        assert!(out.room() == 1 && out.takes(100));
+        compose(&mut out, b"");
+        out.commit();
+        assert!(out.room() == 0 && !out.takes(0));
+    }
+
+    /// All that a buffer holds has been copied.
+    #[test]
+    fn a_buffer_takes_nothing_from_where_it_lies() {
+        let mut out = Buffer::new(1000);
+        let segment = Segment { host: 0, length: 500 };
+        assert!(!out.wants_lend(1 << 20) && !out.wants_sink(1 << 20));
+        assert_eq!(out.lend(b"<<", &[segment], b">"), Direct::Copy);
+        assert!(!out.lend_sink(b"<<", segment) && out.bytes.is_empty());
+    }
+}

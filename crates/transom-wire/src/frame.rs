@@ -109,3 +109,20 @@ pub struct Trailer {
     /// Bytes in use.
     pub length: u8,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_of_a_stream_is_taken_piece_by_piece() {
+        let mut stretch: &[u8] = b"abcde";
+        for (rest, taken) in [(&b"abcde"[..], 2), (b"cde", 3)] {
+            assert_eq!(Frames::next(&mut stretch), Some(rest));
+            assert_eq!(stretch.waiting(), rest.len());
+            stretch.taken(taken);
+        }
+        assert_eq!(Frames::next(&mut stretch), None);
+        assert_eq!(stretch.waiting(), 0);
+    }
+}
