@@ -93,8 +93,8 @@ impl Options {
     }
 
     /// Over how many connections memory is shared at a time; the next ones take TCP. By default
-    /// 512, and at most an eighth of the descriptors that the process may have (`ulimit -n`): each
-    /// takes one more than TCP does, and up to 1.1 MiB while bulk data moves.
+    /// 512, and at most an eighth of the descriptors, and of the address space, that the process may have
+    /// (`ulimit -n`, `-v`): each takes one descriptor more than TCP does, and up to 1.1 MiB while bulk data moves.
     pub fn shared_links(mut self, most: usize) -> Options {
         self.below.shared_links = most;
         self

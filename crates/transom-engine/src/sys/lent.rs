@@ -18,13 +18,14 @@ use transom_process::upgrade::MemoryFacts;
 use super::copy::{copy_across, copy_in, copy_out, tail_length};
 use super::region::{facts, never_forked};
 use super::releases::{GivingBack, Release, release};
-use super::{Fd, fork_generation, kill_point};
+use super::{Fd, address_space_limit, fork_generation, kill_point};
 use crate::Fault;
 
 /// Bytes before those of the region: a page, so that these are aligned to one.
 const FRONT: usize = 4096;
 const DROPPED: u32 = 1;
-/// Bytes of address space that regions of peers take in this process at most: a part of what it has.
+/// Bytes of address space that regions of peers take in this process at most, and no more than a quarter of what it
+/// may have.
 const MOST_BORROWED: usize = 1 << 42;
 /// Those that they take.
 static BORROWED: AtomicUsize = AtomicUsize::new(0);
@@ -219,7 +220,8 @@ struct AddressSpace(usize);
 
 impl AddressSpace {
     fn take(length: usize) -> std::io::Result<AddressSpace> {
-        let more = |taken: usize| taken.checked_add(length).filter(|all| *all <= MOST_BORROWED);
+        let limit = address_space_limit().map_or(MOST_BORROWED, |all| MOST_BORROWED.min(all / 4));
+        let more = |taken: usize| taken.checked_add(length).filter(|all| *all <= limit);
         BORROWED
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .map_err(|_| std::io::ErrorKind::OutOfMemory)?;

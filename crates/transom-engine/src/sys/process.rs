@@ -39,6 +39,13 @@ pub fn descriptor_limit() -> Option<usize> {
     limit.current.and_then(|n| usize::try_from(n).ok())
 }
 
+/// How many bytes of address space this process may have, if that is limited.
+#[must_use]
+pub(crate) fn address_space_limit() -> Option<usize> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As);
+    limit.current.and_then(|n| usize::try_from(n).ok())
+}
+
 /// Unpredictable bytes. `Err` if the kernel has none, which no supported kernel says.
 ///
 /// # Errors

@@ -119,13 +119,16 @@ impl std::fmt::Display for PathReason {
 /// Connections of an adapter that share memory at most, by default. Each takes one descriptor more
 /// than TCP does, one mapping of 1.1 MiB, and as many pages of that as are in use.
 const SHARED_LINKS: usize = 512;
+/// The bytes of such a mapping, or some more.
+const MAPPING: usize = 5 << 18;
 
 /// The default of [`Options::shared_links`](super::options::Options::shared_links): 512, and at most an eighth
 /// of the descriptors that this process may have, so that they last for nearly as many connections as
-/// over TCP.
+/// over TCP, and of its address space.
 pub(crate) fn shared_links() -> usize {
     let descriptors = sys::descriptor_limit().map_or(usize::MAX, |n| n / 8);
-    SHARED_LINKS.min(descriptors)
+    let space = sys::address_space_limit().map_or(usize::MAX, |n| n / 8 / MAPPING);
+    SHARED_LINKS.min(descriptors).min(space)
 }
 
 /// Counts the connections of an adapter that share memory.

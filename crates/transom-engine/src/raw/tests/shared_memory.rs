@@ -19,10 +19,14 @@ const LENGTH: usize = 300_000;
 
 /// A shared region of an end's adapter, registered.
 pub(super) fn shared(end: &End) -> (SharedMemory, Buffer) {
-    let memory = end.adapter.shared_memory(LENGTH).unwrap();
+    shared_of(end, LENGTH)
+}
+
+fn shared_of(end: &End, length: usize) -> (SharedMemory, Buffer) {
+    let memory = end.adapter.shared_memory(length).unwrap();
     let rights = Rights::LOCAL_READ | Rights::LOCAL_WRITE | Rights::BIND;
     let at = std::ptr::with_exposed_provenance_mut(usize::try_from(memory.address()).unwrap());
-    let buffer = Buffer::at(end, at, LENGTH, rights);
+    let buffer = Buffer::at(end, at, length, rights);
     (memory, buffer)
 }
 
@@ -517,6 +521,68 @@ fn no_region_is_lent_to_another_user_that_shares_the_rings() {
     assert_eq!((memory.peers(), maps()), (0, 1));
     end.post(Operation::Send, &[answer.sge(0, 1)]);
     end.expect(CompletionKind::Send);
+    assert!(peer.wait().unwrap().success());
+}
+
+/// Regions of a peer take a part of the address space that this process may have, and leave the rest to its program.
+#[test]
+fn regions_of_a_peer_leave_address_space_to_the_program() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    const REGIONS: usize = 16;
+    const EACH: usize = 32 << 20;
+    const SENT: u64 = 2;
+    let test = "shared_memory::regions_of_a_peer_leave_address_space_to_the_program";
+    let limit = getrlimit(Resource::As);
+    if let Some(at) = parent() {
+        setrlimit(Resource::As, Rlimit { current: limit.maximum, ..limit }).unwrap();
+        let end = connected_with(at, &process());
+        let all: Vec<_> = (0..REGIONS).map(|_| shared_of(&end, EACH)).collect();
+        for (_, from) in &all {
+            for _ in 0..SENT {
+                end.post(Operation::Send, &[from.sge(0, 4096)]);
+                assert_eq!(end.expect(CompletionKind::Send).status, Status::Success);
+            }
+        }
+        println!("\nthey are lent");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        return;
+    }
+    if !alone(test) {
+        return;
+    }
+    let end = End::new(&process());
+    let listener = listening(&end);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+    let may_have = (size << 10) + (400 << 20);
+    setrlimit(Resource::As, Rlimit { current: Some(may_have), ..limit }).unwrap();
+    let mut peer = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
+        .env("TRANSOM_TEST_PEER", listener.address().unwrap().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let receives = REGIONS as u64 * SENT;
+    let (_small, _gone) = accepted(&end, &listener, 0);
+    let room = end.buffer(4096);
+    for context in 0..receives {
+        end.qp.post_receive(context, &[room.all()]).unwrap();
+    }
+    for _ in 0..receives {
+        assert_eq!(end.expect(CompletionKind::Receive).status, Status::Success);
+    }
+    let mut lines = BufReader::new(peer.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "they are lent"));
+    let (regions, bytes) = end.qp.0.qp.link().unwrap().overview().borrowed;
+    assert!((1..REGIONS).contains(&regions), "{regions}");
+    assert!(bytes <= may_have / 4, "{bytes} of {may_have}");
+    let mut more = Vec::<u8>::new();
+    assert_eq!(more.try_reserve_exact(100 << 20), Ok(()));
+    drop(peer.stdin.take());
     assert!(peer.wait().unwrap().success());
 }
 
