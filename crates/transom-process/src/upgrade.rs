@@ -238,19 +238,21 @@ struct PendingOffer<V> {
 #[derive(Debug)]
 pub struct PendingOffers<V> {
     others: bool,
+    places: usize,
     waiting: Vec<PendingOffer<V>>,
 }
 
 impl<V: Offerer> PendingOffers<V> {
-    /// How many may wait.
+    /// How many may wait at most.
     pub const PLACES: usize = 256;
     /// For how long.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// No offers. `others`: processes of other users may share, if they say the same.
+    /// No offers. `others`: processes of other users may share, if they say the same. `places`: how many may wait,
+    /// up to [`PLACES`](Self::PLACES).
     #[must_use]
-    pub fn new(others: bool) -> PendingOffers<V> {
-        PendingOffers { others, waiting: Vec::new() }
+    pub fn new(others: bool, places: usize) -> PendingOffers<V> {
+        PendingOffers { others, places: places.clamp(1, Self::PLACES), waiting: Vec::new() }
     }
 
     /// How many wait.
@@ -268,7 +270,7 @@ impl<V: Offerer> PendingOffers<V> {
     /// Whether one more may wait without another that makes room for it.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.waiting.len() < Self::PLACES
+        self.waiting.len() < self.places
     }
 
     /// Drop the offers that have waited too long.

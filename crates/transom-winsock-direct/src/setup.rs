@@ -117,7 +117,9 @@ impl Socket {
         let mut state = lock(&self.state);
         let listens =
             matches!(state.phase, SocketPhase::Listening) && greeting(&connector).is_some();
-        if !listens || state.requests.len() >= state.backlog.clamp(1, MOST_WAITING) {
+        if !listens
+            || state.requests.len() >= state.backlog.clamp(1, raw::waiting_requests(MOST_WAITING))
+        {
             drop(state);
             let _ = connector.reject(REFUSAL);
             return;

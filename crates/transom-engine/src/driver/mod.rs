@@ -30,6 +30,7 @@ pub use config::options::{EventSink, Explain, Ledger, Options, Resets, Trace};
 pub use config::path::{Path, PathReason};
 pub use grants::LEDGER_STATUS;
 pub use limits::admission::HalfOpen;
+pub use limits::descriptors::waiting_requests;
 pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
 pub use link::silence::Silence;

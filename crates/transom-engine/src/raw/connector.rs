@@ -386,8 +386,8 @@ impl Listener {
         Ok(&self.0.listener)
     }
 
-    /// Take requests; at most `backlog` wait for the program (0: no limit but that of half-open
-    /// connections).
+    /// Take requests; at most `backlog` wait for the program (0: 4,096). Where they have a quarter of the descriptors
+    /// of this process, others wait in the system's queue.
     ///
     /// # Errors
     /// `InvalidState` if it listens already; `InsufficientResources`; `DeviceRemoved` once the

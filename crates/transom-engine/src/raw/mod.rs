@@ -47,6 +47,7 @@ pub use xrc::XrcDomain;
 pub use crate::driver::{
     CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,
     LEDGER_STATUS, Ledger, Options, Path, PathReason, Resets, Silence, Sink, Spin, Trace, Traffic,
+    waiting_requests,
 };
 pub use crate::sys::{
     ATOMICS, Fault, Interface, IpFields, Message, PageError, check_pages, copy_in, copy_out,

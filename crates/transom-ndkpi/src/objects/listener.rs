@@ -105,7 +105,7 @@ impl Listener {
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
         let busy = self.life.busy();
         let paused = self.paused.load(Ordering::Acquire);
-        let full = self.called.load(Ordering::Relaxed) > MOST_WAITING;
+        let full = self.called.load(Ordering::Relaxed) > raw::waiting_requests(MOST_WAITING);
         let Some(busy) = busy.filter(|_| !paused && !full) else {
             // As if there were no listener (NDK CN-5, LT-12).
             let _ = connector.reject(&[]);

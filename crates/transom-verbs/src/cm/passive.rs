@@ -38,7 +38,8 @@ impl Id {
     /// (`cm_destroy_id`), which here waits in the engine's listener; iWARP's are turned away.
     pub(crate) fn listen(self: &Arc<Id>, backlog: i32, show: impl FnOnce()) -> Result {
         let wanted = usize::try_from(backlog).unwrap_or(0);
-        let backlog = if (1..=MOST_WAITING).contains(&wanted) { wanted } else { MOST_WAITING };
+        let most = raw::waiting_requests(MOST_WAITING);
+        let backlog = if (1..=most).contains(&wanted) { wanted } else { most };
         let mut inner = self.lock();
         if inner.state == State::Idle {
             let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0); // Linux, `rdma_listen`

@@ -61,7 +61,7 @@ pub struct Options {
     /// Print each call on standard error that is refused at once for its memory: for fronts whose calls
     /// return a bare number.
     pub explain_calls: bool,
-    /// How many peers may be half-way through start-up.
+    /// How many peers may be half-way through start-up, at all listeners of an adapter.
     pub half_open: HalfOpen,
     /// How peers are slowed down that name tokens which are not theirs; `None`: not at all.
     pub guesses: Option<GuessLimit>,
@@ -78,7 +78,7 @@ pub struct Options {
     /// Share memory with processes of other users, too, if they say the same.
     pub other_users: bool,
     /// Over how many connections memory is shared at a time; the next ones take TCP. By default 512,
-    /// and at most an eighth of the descriptors that the process may have (`ulimit -n`).
+    /// and at most an eighth of the descriptors, and of the address space, that the process may have (`ulimit -n`, `-v`).
     pub shared_links: usize,
     /// Share regions that were made to be shared
     /// ([`Adapter::shared_memory`](crate::raw::Adapter::shared_memory)) with peers' processes of the same

@@ -1,4 +1,4 @@
-//! Limits on start-up. Peers half-way through it are limited per listener and per address (iW 14),
+//! Limits on start-up. Peers half-way through it are limited per adapter and per address (iW 14),
 //! because each handshake holds memory and a timer before the peer is known. On this host all users have the same
 //! addresses, as many of 127/8 as they like, and those of each network that the host is in: once a part of an
 //! address's share is taken, the kernel is asked where each further connection from there comes from, and whose it
@@ -15,9 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::descriptors::share;
 use crate::sys::{self, PeerPlace};
 
-/// Limits of one listener.
+/// Limits of all listeners of an adapter together. The usual ones are 1,024 and 256, and no more than a quarter of the
+/// descriptors that this process may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpen {
     /// From everywhere together; as many of our own user's besides, and as many that have proven to be our
@@ -29,7 +31,7 @@ pub struct HalfOpen {
 
 impl Default for HalfOpen {
     fn default() -> HalfOpen {
-        HalfOpen { total: 1024, per_address: 256 }
+        HalfOpen { total: share(4).min(1024), per_address: share(4).min(256) }
     }
 }
 
@@ -72,10 +74,9 @@ struct Counts {
     ours: usize,
     /// The keys of the links: a link that came later has a larger one.
     from: HashMap<Origin, BTreeSet<u64>>,
-    turned_away: u64,
 }
 
-/// Counts the half-open connections of one listener.
+/// Counts the half-open connections of an adapter.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     limits: HalfOpen,
@@ -129,7 +130,6 @@ impl Admission {
         let displaced = places.and_then(|places| counts.displace(from, places));
         let is_refused =
             counts.of(from) >= self.limits.per_address || (places.is_some() && displaced.is_none());
-        counts.turned_away += u64::from(is_refused || displaced.is_some());
         if is_refused {
             return None;
         }
@@ -152,11 +152,6 @@ impl Admission {
             }
             PeerPlace::HereOf(user) => Origin::User(user),
         }
-    }
-
-    /// Connections that were turned away so far.
-    pub(crate) fn turned_away(&self) -> u64 {
-        self.lock().turned_away
     }
 }
 
@@ -387,7 +382,6 @@ mod tests {
         assert!(admitted(&admission, b, PeerPlace::Elsewhere).is_none(), "two from the other");
         drop(fourth);
         assert!(admitted(&admission, c, PeerPlace::Elsewhere).is_some());
-        assert_eq!(admission.turned_away(), 2);
     }
 
     /// Peers that hold fewer places than another have one: with a few addresses nobody keeps others out, and with very

@@ -50,6 +50,7 @@ use super::config::options::Explain;
 use super::config::path::PathReason;
 use super::limits::admission::Starting;
 use super::limits::guess_limiter::PeerIdentity;
+use super::limits::requests::{Request, Standing};
 use super::observe::Observer;
 use super::schedule::combining_lock::CombiningLock;
 use super::schedule::shared::Shared;
@@ -94,6 +95,8 @@ pub(crate) struct Link {
     pub(crate) events: EventQueue,
     pub(crate) observer: Observer,
     pub(crate) owner: Mutex<Weak<dyn Owner>>,
+    /// The request of a peer, as one of those at a listener.
+    request: Mutex<Option<Request>>,
 }
 
 /// The state that the lock of a link guards.
@@ -261,6 +264,7 @@ impl Link {
             events: EventQueue::default(),
             observer,
             owner: Mutex::new(owner),
+            request: Mutex::default(),
         })
     }
 
@@ -558,6 +562,19 @@ impl Link {
 
     pub(crate) fn set_owner(&self, owner: Weak<dyn Owner>) {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = owner;
+        self.set_standing(Standing::Taken);
+    }
+
+    /// The peer's request has arrived at a listener.
+    pub(crate) fn set_request(&self, request: Request) {
+        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+    }
+
+    /// Whose the peer's request is now.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        if let Some(request) = &mut *self.request.lock().unwrap_or_else(PoisonError::into_inner) {
+            request.stand(standing);
+        }
     }
 
     pub(crate) fn owner(&self) -> Weak<dyn Owner> {

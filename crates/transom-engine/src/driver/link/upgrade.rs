@@ -35,6 +35,7 @@ use super::{Link, LinkState};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
 use crate::driver::limits::admission::Starting;
+use crate::driver::limits::descriptors::share;
 use crate::sys::{self, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
@@ -92,7 +93,7 @@ impl UpgradeListener {
         }
         match LocalListener::open(&name(address)) {
             Ok(socket) => {
-                let pending = PendingOffers::new(options.other_users);
+                let pending = PendingOffers::new(options.other_users, share(8));
                 Ok(UpgradeListener(Mutex::new(Some(Open { socket, pending }))))
             }
             Err(IoError::InUse) => Err(PathReason::UpgradeNameTaken),

@@ -11,6 +11,7 @@ use super::qp::{Front, Qp};
 use crate::driver::config::options::Explain;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::refused_connects::ConnectRefusal;
+use crate::driver::limits::requests::Standing;
 use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::link::silence::Silence;
@@ -381,14 +382,22 @@ impl Connector {
         private: &[u8],
         why: ConnectRefusal,
     ) -> Outcome<()> {
-        self.call(|machine, cx, state, _| {
+        self.call(|machine, cx, state, link| {
             let asked = machine.state() == ConnectorState::Requested;
             machine.reject(cx, state.map(|s| &mut s.connection), private)?;
             if asked {
-                self.shared.refused_connects.count(why);
+                self.refuse(link, why);
             }
             Ok(())
         })
+    }
+
+    /// A request is refused. Its link is there until its peer has left, and is nobody's until then.
+    fn refuse(&self, link: Option<&Arc<Link>>, why: ConnectRefusal) {
+        self.shared.refused_connects.count(why);
+        if let Some(link) = link {
+            link.set_standing(Standing::Refused);
+        }
     }
 
     /// Call `sink` when the peer disconnects.
@@ -423,9 +432,9 @@ impl Connector {
 
     /// The last handle is gone.
     pub(crate) fn release(self: &Arc<Connector>) {
-        self.call(|machine, cx, state, _| {
+        self.call(|machine, cx, state, link| {
             if machine.state() == ConnectorState::Requested && state.is_some() {
-                self.shared.refused_connects.count(ConnectRefusal::ByProgram);
+                self.refuse(link, ConnectRefusal::ByProgram);
             }
             machine.release(cx, state.map(|s| &mut s.connection));
         });

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,8 +12,10 @@ use super::connect::NEWEST;
 use super::connector::{Connector, Outcome, new_connection};
 use crate::driver::config::options::status_of;
 use crate::driver::config::path::PathReason;
-use crate::driver::limits::admission::{Admission, Starting};
+use crate::driver::limits::admission::Starting;
+use crate::driver::limits::descriptors::share;
 use crate::driver::limits::refused_connects::ConnectRefusal;
+use crate::driver::limits::requests::{Requests, Standing};
 use crate::driver::link::Link;
 use crate::driver::link::carrier::Stage;
 use crate::driver::link::event_queue::{Delivery, Owner};
@@ -27,7 +29,7 @@ use crate::{ConnectionEvent, EndReason, Incoming, Offer, Status};
 
 /// Requests that may wait for a program that has set no limit, or a higher one: each holds memory.
 const BACKLOG: usize = 4096;
-/// Pause when the system is out of descriptors: the next attempt would fail, too.
+/// Pause when the system is out of descriptors, or as many requests wait as may: the next attempt would fail, too.
 const RETRY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -37,7 +39,9 @@ pub(crate) struct Listener {
     /// `None` once it is closed: the port is free when [`Listener::close`] returns.
     socket: Mutex<Option<Socket>>,
     shared: Arc<Shared>,
-    admission: Admission,
+    /// Those that have arrived.
+    requests: Requests,
+    turned_away: AtomicU64,
     /// Where processes of this host offer upgrades, once this listens.
     upgrades: Mutex<Result<Arc<UpgradeListener>, PathReason>>,
     inner: Mutex<Inner>,
@@ -101,7 +105,8 @@ impl Listener {
             address: socket.address()?,
             socket: Mutex::new(Some(socket)),
             shared: shared.clone(),
-            admission: Admission::new(shared.options.half_open),
+            requests: Requests::default(),
+            turned_away: AtomicU64::new(0),
             upgrades: Mutex::new(Err(PathReason::NotAsked)),
             inner: Mutex::new(Inner { machine, waiting: HashMap::new() }),
             closed: AtomicBool::new(false),
@@ -133,7 +138,7 @@ impl Listener {
     }
 
     pub(crate) fn turned_away(&self) -> u64 {
-        self.admission.turned_away()
+        self.turned_away.load(Ordering::Relaxed)
     }
 
     /// Take requests; at most `backlog` wait (0 = as many as the largest).
@@ -169,6 +174,16 @@ impl Listener {
         let upgrades = self.upgrades();
         if let Ok(upgrades) = &upgrades {
             upgrades.accept_offers();
+        }
+        if self.requests.count() >= share(4) {
+            // These have as many descriptors as they may: a peer that was refused and stays makes room. Otherwise
+            // others wait in the system's queue, where they take none.
+            let Some(refused) = self.requests.forget_refused() else {
+                return self.shared.note(self.key, sys::now().after(RETRY));
+            };
+            if let Some(link) = Link::of_key(&self.shared, refused) {
+                link.cut();
+            }
         }
         let Some(next) = self.next() else { return };
         match next {
@@ -214,7 +229,11 @@ impl Listener {
             _ => PeerPlace::Elsewhere,
         };
         let key = self.shared.new_key();
-        let Some(admitted) = self.admission.admit(key, peer.ip(), here, place) else {
+        let admitted = self.shared.admission.admit(key, peer.ip(), here, place);
+        if admitted.as_ref().is_none_or(|admitted| admitted.displaced.is_some()) {
+            self.turned_away.fetch_add(1, Ordering::Relaxed);
+        }
+        let Some(admitted) = admitted else {
             return self.shared.refused_connects.count(ConnectRefusal::HalfOpen);
         };
         if let Some(link) = admitted.displaced.and_then(|link| Link::of_key(&self.shared, link)) {
@@ -279,6 +298,7 @@ impl Listener {
     /// A request has arrived: for a connector that waits, or for the backlog.
     fn arrived(self: &Arc<Listener>, key: u64, offer: Offer) {
         let Some(link) = Link::of_key(&self.shared, key) else { return };
+        link.set_request(self.requests.arrived(key));
         let mut incoming = Incoming { link: key, offer };
         loop {
             let taker = {
@@ -286,6 +306,7 @@ impl Listener {
                 if !inner.machine.has_room() {
                     // With an answer: one without makes its peer try an older start-up (iW 2.4).
                     drop(inner);
+                    link.set_standing(Standing::Refused);
                     return link.turn_away(ConnectRefusal::Backlog);
                 }
                 let Some((name, back)) = inner.machine.arrived(incoming) else { return };

@@ -20,7 +20,7 @@ use super::workers::Workers;
 use crate::driver::capture::Capture;
 use crate::driver::config::options::Options;
 use crate::driver::config::path::Places;
-use crate::driver::limits::admission::UnansweredConnects;
+use crate::driver::limits::admission::{Admission, UnansweredConnects};
 use crate::driver::limits::guess_limiter::TokenGuessLimiter;
 use crate::driver::limits::query_budget::KernelQueryBudget;
 use crate::driver::limits::refused_connects::RefusedConnects;
@@ -52,6 +52,8 @@ const AMONG_OTHERS: usize = 128 * 1024;
 pub(crate) struct Shared {
     /// Connects without an answer.
     pub(crate) unanswered: UnansweredConnects,
+    /// Peers half-way through start-up, at all listeners.
+    pub(crate) admission: Admission,
     /// Links that share memory.
     pub(crate) sharing: Places,
     pub(crate) regions: SharedRegions,
@@ -156,6 +158,7 @@ impl Shared {
             refused_connects: RefusedConnects::default(),
             guess_limiter: TokenGuessLimiter::new(options.guesses),
             query_budget: KernelQueryBudget::new(sys::now()),
+            admission: Admission::new(options.half_open),
             options,
             capture,
             workers: Workers::new(),

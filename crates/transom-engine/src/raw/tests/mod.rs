@@ -18,6 +18,8 @@ mod waiters;
 #[cfg(not(windows))]
 mod datagrams;
 #[cfg(not(windows))]
+mod descriptors;
+#[cfg(not(windows))]
 mod forks;
 #[cfg(not(windows))]
 mod guesses;

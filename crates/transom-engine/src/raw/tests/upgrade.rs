@@ -35,14 +35,14 @@ fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
 }
 
 /// A connection to the upgrade socket, to which memory may come.
-fn offerer(at: SocketAddr) -> Local {
+pub(super) fn offerer(at: SocketAddr) -> Local {
     let local = Local::connect(&name(at)).unwrap();
     local.take_descriptors();
     local
 }
 
 /// Ask for memory under a nonce: the answer's last byte.
-fn ask(at: SocketAddr, nonce: [u8; 16]) -> (TcpStream, u8) {
+pub(super) fn ask(at: SocketAddr, nonce: [u8; 16]) -> (TcpStream, u8) {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&[*b"Transom process1", nonce].concat()).unwrap();
