@@ -170,7 +170,6 @@ impl QueuePair {
         let Some(mut slot) = self.receives.front().copied().filter(|_| found) else { return false };
         let placed = self.place(cx, &slot, datagram);
         let _ = self.receives.pop();
-        slot.progress = Progress::Done;
         slot.length = (ROUTE_HEADER + datagram.payload.len()) as u64;
         if let Err((status, denial)) = placed {
             (slot.status, slot.denial, slot.length) = (status, denial, 0);

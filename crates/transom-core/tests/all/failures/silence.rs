@@ -5,6 +5,7 @@ use super::*;
 crate::support::again_over_process![
     nd2_4_5_a_silent_peer_is_noticed,
     nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life,
+    nd2_4_5_what_is_posted_meanwhile_gives_a_silent_peer_no_more_time,
     a_peer_that_trickles_is_not_silent,
     a_clock_that_jumps_by_hours_ends_no_connection,
     a_peer_that_is_gone_is_noticed_behind_a_jump_of_the_clock,
@@ -64,6 +65,30 @@ fn nd2_4_5_a_look_that_finds_nothing_is_no_sign_of_life() {
     assert_eq!(ended(&pair, ACTIVE), None);
     pair.advance(Duration::from_millis(1));
     assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut));
+}
+
+/// The time runs from the first request that the peer owes an answer for, whatever follows it.
+#[test]
+fn nd2_4_5_what_is_posted_meanwhile_gives_a_silent_peer_no_more_time() {
+    for wires in [Wires::transom(), Wires::plain()] {
+        let mut pair = connected(&dialect::ND2, wires);
+        let target = pair.hosts[PASSIVE].register(vec![0; 64], WRITABLE | Rights::REMOTE_READ);
+        let memory = pair.hosts[ACTIVE].register(vec![0; 64], Rights::LOCAL_WRITE);
+        let list = [memory.all()];
+        pair.stall(ACTIVE, true);
+        pair.stall(PASSIVE, true);
+        pair.post(ACTIVE, 1, read(&target, 0), Flags::NONE, &list).unwrap();
+        pair.pump();
+        for context in 2..6 {
+            pair.advance(dialect::ND2.silence / 5);
+            pair.post(ACTIVE, context, write(&target, 0), Flags::NONE, &list).unwrap();
+            pair.pump();
+        }
+        pair.advance(dialect::ND2.silence / 5 - Duration::from_millis(1));
+        assert_eq!(ended(&pair, ACTIVE), None);
+        pair.advance(Duration::from_millis(1));
+        assert_eq!(ended(&pair, ACTIVE), Some(EndReason::TimedOut));
+    }
 }
 
 /// Life of any kind counts: an answer that trickles is no silence.
