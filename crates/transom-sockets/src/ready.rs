@@ -189,15 +189,19 @@ fn both_have_changed(session: &Session<'_>) -> bool {
 }
 
 /// The kernel's events for a socket whose bytes come over TCP: the end of the peer's direction is the end of both, if
-/// this one has ended in the ring. What else a close means, [`besides`] tells behind this.
+/// this one has ended in the ring. Where both have changed, [`besides`] tells behind this what the close means: that of
+/// a process which was killed is a reset of TCP's if a doorbell was unread.
 pub(crate) fn with_own_end(held: &Socket, session: &Session<'_>, fd: c_int, events: u32) -> u32 {
-    if events & interest::RDHUP == 0 {
+    use interest::{ERR, HUP, RDHUP};
+    if events & (RDHUP | HUP | ERR) == 0 {
         return events;
     }
     if both_have_changed(session) {
         held.look_at_tcp(fd);
+        return events & !(HUP | ERR);
     }
-    events | if session.has_finished() { interest::HUP } else { 0 }
+    let ended = events & RDHUP != 0 && session.has_finished();
+    events | if ended { HUP } else { 0 }
 }
 
 /// How long a thread may sleep without a look, where no doorbell of the peer's tells it what it waits for: while the

@@ -395,6 +395,32 @@ def a_reset_is_told_that_nobody_asks_for():
             out += [wait(e, ms=300), wait(e, ms=0), control(e, MOD, s.fileno(), events, 8), wait(e)]
     return out
 
+def between_processes():
+    """As between(), with c in a child."""
+    l = listener(); r, w = os.pipe()
+    def run():
+        c = socket.create_connection(l.getsockname())
+        for _ in range(32): c.sendall(b"w"); c.recv(1)
+        c.sendall(b"z" * 1000); c.recv(1)
+        for _ in range(50): c.sendall(b"y")
+        os.write(w, b"g"); signal.pause()
+    peer = child(run); s, _ = l.accept(); l.close()
+    for _ in range(32): s.recv(1); s.sendall(b"w")
+    s.recv(1); s.sendall(b"w"); os.read(r, 1); until(lambda: unread(s) == 1049); os.close(r); os.close(w)
+    return peer, s
+
+@scenario
+def a_peer_is_killed_while_bytes_are_unread_that_came_over_tcp():
+    """What has been sent to it, and was not read, makes that a reset; a doorbell does not. Each entry is told once in a call."""
+    out = []
+    for lost in (True, False):
+        for events in (IN, 0, OUT | EDGE, IN | ONESHOT, IN | RDHUP | EDGE):
+            peer, s = between_processes(); e = made(); control(e, ADD, s.fileno(), events, 7); out.append([d for _, d in wait(e, ms=0)])
+            if lost: s.sendall(b"unread"); until(lambda: struct.unpack("i", fcntl.ioctl(s, termios.TIOCOUTQ, b"    "))[0] == 0)
+            os.kill(peer, signal.SIGKILL); reap(peer); until(lambda: "RDHUP" in polled(s))
+            out += [polled(s, 0), [v for v in wait(e, ms=300) if events != OUT | EDGE], wait(e, ms=0), control(e, MOD, s.fileno(), events, 8), wait(e, ms=0), len(recv_exactly(s, 1049)), attempt(s.recv, 9)]
+    return out
+
 @scenario
 def events_at_a_wrong_address():
     out = []

@@ -534,7 +534,7 @@ impl Slots {
             let slot = &mut self.slots[at as usize];
             if slot.kernel == Kernel::AsGiven {
                 slot.interest.was_reported();
-            } else if marked {
+            } else if marked || ended && self.has_ended(at) {
                 ours = true;
                 if events == 0 {
                     events = self.of_switched(at, epoll, found);
@@ -542,11 +542,17 @@ impl Slots {
                     self.heat(at);
                 }
             } else if ended {
-                // The kernel says so once, and the program's entry may be by level.
                 self.heat(at);
             }
         }
         if ours && !self.marks_given { events } else { events | found }
+    }
+
+    /// Whether the kernel's socket of a slot has ended: an event that says so is this slot's.
+    fn has_ended(&self, at: u32) -> bool {
+        let mut one = [libc::pollfd { fd: self.slots[at as usize].fd, events: 0, revents: 0 }];
+        let ended = libc::POLLHUP | libc::POLLERR;
+        sys::poll(&mut one, Some(0), std::ptr::null()).is_ok() && one[0].revents & ended != 0
     }
 
     /// The first slot from `from` on that has this data.
