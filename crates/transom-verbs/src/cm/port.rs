@@ -166,7 +166,9 @@ impl Port {
         let listener = match wish.open(adapter) {
             Err(error) if named && error.status == Status::SharingViolation => {
                 let mut port = Port { wish, listener: Arc::new(anywhere(adapter, wish)?), names };
-                port.tell(adapter)?;
+                if !wish.shared {
+                    port.tell(adapter)?;
+                }
                 return Ok(port);
             }
             opened => opened.map_err(|error| why_not(context, wish.address, error.into()))?,
@@ -195,8 +197,10 @@ impl Port {
     /// socket may have begun to listen at the number since.
     pub(super) fn listen(&mut self, adapter: &raw::Adapter, backlog: usize) -> Result {
         if std::mem::take(&mut self.wish.shared) {
-            let names = self.wish.claim(adapter).inspect_err(|_| self.wish.shared = true)?;
-            self.names.extend(names);
+            self.names = self.wish.claim(adapter).inspect_err(|_| self.wish.shared = true)?;
+            if self.of_tcp()? != self.number() {
+                self.tell(adapter)?;
+            }
         }
         match self.listener.listen(backlog) {
             Err(error) if error.status == Status::SharingViolation => {

@@ -66,27 +66,9 @@ static int binds(struct rdma_event_channel *channel, uint32_t address, int numbe
     SUCCEEDS(rdma_destroy_id(id));
     return error;
 }
-static void bound_once(void) {
-    for (int listens = 0; listens < 2; listens++) {
-        struct rdma_cm_id *first = bound(theirs, 0);
-        int at = ntohs(rdma_get_src_port(first));
-        if (listens)
-            SUCCEEDS(rdma_listen(first, 1));
-        CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRINUSE, "the same address");
-        CHECK("V112", binds(theirs, INADDR_ANY, at, false) == EADDRNOTAVAIL, "every address");
-        CHECK("V112", binds(theirs, INADDR_LOOPBACK + 1, at, false) == 0, "another address");
-        pid_t other = fork();
-        if (!other) {
-            struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
-            _exit(binds(channel, INADDR_LOOPBACK, at, false) == EADDRINUSE ? 0 : 1);
-        }
-        int status;
-        waitpid(other, &status, 0);
-        CHECK("V112", status == 0, "another process: status %x", status);
-        SUCCEEDS(rdma_destroy_id(first));
-        CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
-    }
-    int at = number_of(tcp(0, false));
+/* V112: ids of every address, and two that share theirs; `beside`: a TCP socket that listens. */
+static void shared(bool beside) {
+    int fd = MADE(tcp(0, beside)), at = number_of(fd);
     struct rdma_cm_id *every, *second_of_every;
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(at)};
     SUCCEEDS(rdma_create_id(theirs, &every, NULL, RDMA_PS_TCP));
@@ -111,6 +93,30 @@ static void bound_once(void) {
     CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, true) == EADDRNOTAVAIL, "nor does the other");
     SUCCEEDS(rdma_destroy_id(second_of_every));
     CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
+    close(fd);
+}
+static void bound_once(void) {
+    for (int listens = 0; listens < 2; listens++) {
+        struct rdma_cm_id *first = bound(theirs, 0);
+        int at = ntohs(rdma_get_src_port(first));
+        if (listens)
+            SUCCEEDS(rdma_listen(first, 1));
+        CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRINUSE, "the same address");
+        CHECK("V112", binds(theirs, INADDR_ANY, at, false) == EADDRNOTAVAIL, "every address");
+        CHECK("V112", binds(theirs, INADDR_LOOPBACK + 1, at, false) == 0, "another address");
+        pid_t other = fork();
+        if (!other) {
+            struct rdma_event_channel *channel = MADE(rdma_create_event_channel());
+            _exit(binds(channel, INADDR_LOOPBACK, at, false) == EADDRINUSE ? 0 : 1);
+        }
+        int status;
+        waitpid(other, &status, 0);
+        CHECK("V112", status == 0, "another process: status %x", status);
+        SUCCEEDS(rdma_destroy_id(first));
+        CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
+    }
+    shared(false);
+    shared(true);
 }
 /* V112: what a second id hears where addresses overlap; 0: it has the port. */
 static int second(int family, bool any, bool only, int then_family, bool then_any) {
