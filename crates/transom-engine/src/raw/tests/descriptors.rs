@@ -140,8 +140,8 @@ fn requests_that_wait_leave_descriptors_for_others() {
 fn silent_offers_leave_descriptors_for_others() {
     let test = "descriptors::silent_offers_leave_descriptors_for_others";
     if let Some(at) = parent() {
-        // Each new connection has the listener look for offers.
-        return hold(|turn| (offerer(at), turn.is_multiple_of(16).then(|| ask(at, [1; 16]).1)));
+        // A question has the listener look at many offers.
+        return hold(|turn| (offerer(at), (turn == FLOOD - 1).then(|| ask(at, [1; 16]).1)));
     }
     if !alone(test) {
         return;
