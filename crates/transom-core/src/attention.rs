@@ -14,8 +14,8 @@
 use crate::QueuePairKind;
 
 /// A bit for each reason. The code that causes such a state sets its bit, and the code that ends the state clears
-/// it. Those of the driver are computed anew behind each pass, but for `UNREAD`, `MORE` and `SHARED`. At 0 a message of one frame needs nothing but to be
-/// judged, copied and counted.
+/// it. Those of the driver are computed anew behind each pass, but for `UNREAD`, `MORE` and `SHARED`. At 0 a message of
+/// one frame needs nothing but to be judged, copied and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention(u32);
 

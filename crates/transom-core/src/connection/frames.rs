@@ -34,8 +34,8 @@ impl Connection {
     }
 
     /// Take the peer's frames for as long as there are any, and the next one may be taken. How many those
-    /// were, and whether all of them were Writes and acknowledgements, behind which there is nothing to
-    /// [transmit](Connection::transmit).
+    /// were, and whether all of them ended in this loop (Writes, Sends and acknowledgements), so that there is nothing
+    /// to [transmit](Connection::transmit) behind them.
     pub fn receive_frames<F: Frames + ?Sized>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -45,7 +45,7 @@ impl Connection {
         let (mut count, mut ahead) = (0, 0);
         let mut quiet = self.quiet(cx);
         let mut all = quiet.is_some();
-        // Writes that follow each other share a guard.
+        // Messages that follow each other share a guard.
         let memory = cx.memory;
         let mut pass = memory.pass(&mut *cx.lane);
         while quiet.is_some() || self.takes_next(frames, cx.now) {

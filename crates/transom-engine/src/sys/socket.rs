@@ -217,11 +217,18 @@ fn bind_shared(fd: Fd, address: SocketAddr) -> Result<Fd> {
 pub struct Stream(Fd);
 
 /// The beginning of what `TCP_INFO` says (`struct tcp_info` of `linux/tcp.h`), as far as the counts: the C library's
-/// is shorter.
+/// is shorter. Zero where the kernel says less.
 #[repr(C)]
-struct TcpCounts {
-    _states: [u8; 8],
-    _times: [u32; 24],
+struct TcpInfo {
+    state: u8,
+    _congestion: u8,
+    retransmits: u8,
+    probes: u8,
+    _options: [u8; 4],
+    _segments: [u32; 12],
+    /// In milliseconds.
+    last_ack_recv: u32,
+    _path: [u32; 11],
     _pacing: [u64; 2],
     bytes_acked: u64,
     bytes_received: u64,
@@ -354,42 +361,34 @@ impl Stream {
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         const CLOSED: u8 = 7;
-        // SAFETY: numbers, for which zero is a value.
-        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-        let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let info = self.info()?;
         let mut waiting = 0i32;
-        // SAFETY: each call writes at most as many bytes as `info` and `waiting` have.
+        // SAFETY: the call writes at most as many bytes as `waiting` has.
         let asked = unsafe {
-            libc::syscall(
-                libc::SYS_getsockopt,
-                self.0.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                &raw mut info,
-                &raw mut size,
-            ) == 0
-                && libc::syscall(
-                    libc::SYS_ioctl,
-                    self.0.as_raw_fd(),
-                    libc::TIOCOUTQ,
-                    &raw mut waiting,
-                ) == 0
+            libc::syscall(libc::SYS_ioctl, self.0.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting)
         };
-        asked.then_some(Progress {
-            heard: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+        (asked == 0).then_some(Progress {
+            heard: Duration::from_millis(info.last_ack_recv.into()),
             // Both start anew with each acknowledgement.
-            unanswered: info.tcpi_retransmits > 0 || info.tcpi_probes > 0,
+            unanswered: info.retransmits > 0 || info.probes > 0,
             // The kernel gives up on what it cannot send, and forgets how much that was.
-            waits: waiting > 0 || info.tcpi_state == CLOSED,
+            waits: waiting > 0 || info.state == CLOSED,
         })
     }
 
     /// Segments and bytes of the stream that were sent, and that have come. `None`: the kernel does not say.
     #[must_use]
     pub fn traffic(&self) -> Option<[(u32, u64); 2]> {
+        let info = self.info()?;
+        // Before Linux 4.19 it says what was acknowledged, and not what was sent.
+        let sent = info.bytes_sent.max(info.bytes_acked);
+        Some([(info.segs_out, sent), (info.segs_in, info.bytes_received)])
+    }
+
+    fn info(&self) -> Option<TcpInfo> {
         // SAFETY: numbers, for which zero is a value.
-        let mut info: TcpCounts = unsafe { std::mem::zeroed() };
-        let mut size = size_of::<TcpCounts>() as libc::socklen_t;
+        let mut info: TcpInfo = unsafe { std::mem::zeroed() };
+        let mut size = size_of::<TcpInfo>() as libc::socklen_t;
         // SAFETY: the call writes at most as many bytes as `info` has.
         let asked = unsafe {
             libc::syscall(
@@ -401,9 +400,7 @@ impl Stream {
                 &raw mut size,
             )
         };
-        // Before Linux 4.19 it says what was acknowledged, and not what was sent.
-        let sent = info.bytes_sent.max(info.bytes_acked);
-        (asked == 0).then_some([(info.segs_out, sent), (info.segs_in, info.bytes_received)])
+        (asked == 0).then_some(info)
     }
 
     /// Receive. `Ok(0)`: the peer will send no more.

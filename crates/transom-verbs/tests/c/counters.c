@@ -1,5 +1,8 @@
 /* Counters of the port, read from its files as a monitor reads them: they are kept open. `argv[1]` is the
  * folder of the port. */
+#include <poll.h>
+#include <sys/inotify.h>
+
 #include "common.h"
 static const char *folder;
 static int file_of(const char *name) {
@@ -18,12 +21,18 @@ static unsigned long long value(int file) {
     CHECK("V175", length > 1 && text[length - 1] == '\n', "a line, and nothing else");
     return strtoull(text, NULL, 10);
 }
-/* The counter comes to `wanted`: files are a few milliseconds old. */
+/* The counter comes to `wanted`: each change of the file is awaited. */
 static bool comes_to(int file, unsigned long long wanted) {
-    for (double end = now() + HANG / 1000; now() < end; usleep(1000))
-        if (value(file) >= wanted)
-            return true;
-    return false;
+    char path[32], events[4096];
+    int changes = inotify_init1(IN_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    CHECK("V175", inotify_add_watch(changes, path, IN_MODIFY) >= 0, "watched");
+    bool comes;
+    struct pollfd change = {changes, POLLIN, 0};
+    while (!(comes = value(file) >= wanted) && poll(&change, 1, HANG) == 1)
+        CHECK("V175", read(changes, events, sizeof events) > 0, "a change");
+    close(changes);
+    return comes;
 }
 enum { BYTES = 4096, TIMES = 200, WORD = 4 };
 static void datagrams(struct ibv_context *ctx, int sent, int multicast) {

@@ -6,6 +6,7 @@ mod ends;
 mod flags;
 mod found;
 mod hostile;
+mod joining;
 mod order;
 mod outcomes;
 mod posting;

@@ -31,15 +31,11 @@ crate::support::again_over_process![
     v104_the_peers_faults_are_reported,
     v104_the_first_message_is_reported_once,
     v92_a_queue_pair_that_serves_no_reads_refuses_them,
-    v129_a_queue_pair_joins_a_connection_that_was_made_without_one,
-    v129_bytes_in_front_of_the_queue_pair_are_kept_up_to_a_limit,
-    v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end,
-    v129_a_connection_is_joined_once_and_in_some_states_only
 ];
 
-const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
+pub(super) const READS: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 
-fn verbs() -> Pair {
+pub(super) fn verbs() -> Pair {
     Pair::new(PairConfig::new(&dialect::VERBS))
 }
 
@@ -51,7 +47,7 @@ fn establish(pair: &mut Pair) {
     pair.establish();
 }
 
-fn send(pair: &mut Pair, host: usize, context: u64) {
+pub(super) fn send(pair: &mut Pair, host: usize, context: u64) {
     pair.post(host, context, Operation::Send, Flags::NONE, &[]).unwrap();
 }
 
@@ -68,7 +64,7 @@ fn due(pair: &mut Pair, host: usize) -> Option<Duration> {
     pair.hosts[host].queue_pair.connection_due(now).map(|due| due.since(now))
 }
 
-const OK: Status = Status::Success;
+pub(super) const OK: Status = Status::Success;
 const CANCELED: Status = Status::Canceled;
 const T: Duration = Duration::from_secs(3);
 
@@ -520,16 +516,6 @@ fn v92_a_failure_of_ones_own_costs_the_peer_its_connection_only() {
     assert_eq!(pair.hosts[PASSIVE].outcomes(), [(20, OK)]);
 }
 
-/// Two hosts whose connection was made without queue pairs, as far as the table lets it be made.
-fn alone(private: &[u8]) -> Pair {
-    let mut pair = verbs();
-    pair.alone = [true; 2];
-    pair.listen();
-    pair.take_request(1).unwrap();
-    pair.connect(2, READS, private).unwrap();
-    pair
-}
-
 /// A window that is open to its whole domain is bound elsewhere at once, or stays where it was (Verbs V50).
 #[test]
 fn a_bind_that_is_refused_leaves_the_window_where_it_was() {
@@ -562,113 +548,6 @@ fn a_bind_that_is_refused_leaves_the_window_where_it_was() {
     let (outcomes, named, windows) = bind(5, second, 65);
     assert!(matches!(outcomes[..], [(5, status)] if !status.is_success()), "{outcomes:?}");
     assert_eq!((named, windows), ([true, false], 1), "where it was");
-}
-
-#[test]
-fn v129_a_queue_pair_joins_a_connection_that_was_made_without_one() {
-    // Before the active side completes, behind it, and when the peer has sent something already.
-    for (early, late) in [(true, false), (false, false), (false, true)] {
-        let mut pair = alone(b"");
-        let target = pair.hosts[PASSIVE].register(vec![0; 8], WRITABLE);
-        let source = pair.hosts[ACTIVE].register(vec![7; 8], Rights::NONE);
-        // In front of the Sends, which wait for the peer's leave.
-        let list = [source.all()];
-        pair.post(ACTIVE, 5, write(&target, 0), Flags::NONE, &list).unwrap();
-        for host in 0..2 {
-            pair.hosts[host].post_receive(20, &[]).unwrap();
-            send(&mut pair, host, 1);
-        }
-        pair.accept(3, READS, b"").unwrap();
-        if early {
-            pair.join(ACTIVE).unwrap();
-            pair.join(PASSIVE).unwrap();
-        }
-        pair.complete().unwrap();
-        if !early {
-            pair.join(ACTIVE).unwrap();
-            if late {
-                pair.advance(Duration::from_secs(1));
-            }
-            assert_eq!(pair.hosts[PASSIVE].arena.read(target.address, 8).unwrap(), [0; 8]);
-            pair.join(PASSIVE).unwrap();
-            assert_eq!(pair.hosts[PASSIVE].arena.read(target.address, 8).unwrap(), [7; 8]);
-        }
-        pair.pump();
-        for host in 0..2 {
-            assert_eq!(pair.hosts[host].queue_pair.state(), QueuePairState::Connected);
-            let mut outcomes = pair.hosts[host].outcomes();
-            outcomes.retain(|outcome| outcome.0 != 5);
-            outcomes.sort_by_key(|outcome| outcome.0);
-            assert_eq!(outcomes, [(1, OK), (20, OK)], "early {early}, late {late}, host {host}");
-        }
-    }
-}
-
-/// 64 KiB wait; no more are read then, until there is a queue pair.
-#[test]
-fn v129_bytes_in_front_of_the_queue_pair_are_kept_up_to_a_limit() {
-    const MOST: usize = 64 * 1024;
-    let mut pair = alone(b"");
-    let target = pair.hosts[PASSIVE].register(vec![0; 2 * MOST], WRITABLE);
-    let source = pair.hosts[ACTIVE].register(vec![7; 2 * MOST], Rights::NONE);
-    pair.accept(3, READS, b"").unwrap();
-    pair.complete().unwrap();
-    pair.join(ACTIVE).unwrap();
-    pair.stall(PASSIVE, true);
-    let list = [source.all()];
-    pair.post(ACTIVE, 1, write(&target, 0), Flags::NONE, &list).unwrap();
-    pair.pump();
-    let reads = |pair: &Pair| pair.hosts[PASSIVE].connection.as_ref().unwrap().wants_read();
-    pair.deliver(PASSIVE, MOST - 1 - pair.unread(PASSIVE));
-    assert!(reads(&pair));
-    pair.deliver(PASSIVE, 1);
-    assert!(!reads(&pair), "as many as may wait");
-    pair.stall(PASSIVE, false);
-    pair.join(PASSIVE).unwrap();
-    assert!(reads(&pair));
-    pair.pump();
-    assert_eq!(pair.hosts[ACTIVE].outcomes(), [(1, OK)]);
-    let arrived = pair.hosts[PASSIVE].arena.read(target.address, 2 * MOST).unwrap();
-    assert_eq!(arrived, vec![7; 2 * MOST]);
-}
-
-#[test]
-fn v129_a_connection_without_a_queue_pair_carries_nothing_but_its_end() {
-    for leaver in [ACTIVE, PASSIVE] {
-        let mut pair = alone(b"hello");
-        assert_eq!(pair.hosts[PASSIVE].connector.private_data(), Ok(&b"hello"[..]));
-        pair.hosts[PASSIVE].post_receive(20, &[]).unwrap();
-        pair.accept(3, READS, b"welcome").unwrap();
-        pair.complete().unwrap();
-        assert_eq!(pair.hosts[PASSIVE].finished(3), Some(OK));
-        assert_eq!(pair.hosts[PASSIVE].queue_pair.state(), QueuePairState::Idle);
-        pair.notify_disconnect(1 - leaver, 50).unwrap();
-        pair.advance(Duration::from_secs(3600));
-        assert_eq!(pair.hosts[1 - leaver].finished(50), None);
-        pair.disconnect(leaver, 51).unwrap();
-        pair.pump();
-        assert_eq!(pair.hosts[1 - leaver].finished(50), Some(OK));
-        assert_eq!(pair.hosts[PASSIVE].outcomes(), []);
-    }
-}
-
-#[test]
-fn v129_a_connection_is_joined_once_and_in_some_states_only() {
-    let mut pair = alone(b"");
-    let invalid = Err(Status::ConnectionInvalid);
-    assert_eq!([pair.join(ACTIVE), pair.join(PASSIVE)], [invalid, invalid]);
-    pair.accept(3, READS, b"").unwrap();
-    pair.join(PASSIVE).unwrap();
-    let active = Err(Status::ConnectionActive);
-    assert_eq!(pair.join(PASSIVE), active);
-    // A queue pair in error.
-    pair.flush(ACTIVE);
-    assert_eq!(pair.join(ACTIVE), Err(Status::InvalidState));
-    pair.reset(ACTIVE).unwrap();
-    pair.kill(PASSIVE);
-    pair.pump();
-    assert_eq!(pair.join(ACTIVE), invalid);
-    assert_eq!(pair.hosts[ACTIVE].queue_pair.state(), QueuePairState::Idle);
 }
 
 fn set_access(pair: &mut Pair, host: usize, access: Rights) {

@@ -19,18 +19,18 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Request {
     link: u64,
-    standing: Standing,
+    state: RequestState,
     all: Requests,
 }
 
-/// Whose a request is.
+/// How far a request has come with the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Nobody's yet.
+pub(crate) enum RequestState {
+    /// No program has fetched it yet.
     Waiting,
-    /// The program's: it is not counted.
+    /// The program has fetched it: it is not counted.
     Taken,
-    /// Nobody's any more.
+    /// The program, or its backlog, has refused it, and the peer has not left yet.
     Refused,
 }
 
@@ -42,7 +42,7 @@ impl Requests {
     /// A request has arrived on this link.
     pub(crate) fn arrived(&self, link: u64) -> Request {
         self.lock().waiting += 1;
-        Request { link, standing: Standing::Waiting, all: self.clone() }
+        Request { link, state: RequestState::Waiting, all: self.clone() }
     }
 
     /// How many there are.
@@ -58,29 +58,30 @@ impl Requests {
 }
 
 impl Request {
-    pub(crate) fn stand(&mut self, standing: Standing) {
+    /// The request has come so far.
+    pub(crate) fn enter(&mut self, state: RequestState) {
         let mut counts = self.all.lock();
-        match self.standing {
-            Standing::Waiting => counts.waiting = counts.waiting.saturating_sub(1),
-            Standing::Taken => {}
-            Standing::Refused => {
+        match self.state {
+            RequestState::Waiting => counts.waiting = counts.waiting.saturating_sub(1),
+            RequestState::Taken => {}
+            RequestState::Refused => {
                 counts.refused.remove(&self.link);
             }
         }
-        match standing {
-            Standing::Waiting => counts.waiting += 1,
-            Standing::Taken => {}
-            Standing::Refused => {
+        match state {
+            RequestState::Waiting => counts.waiting += 1,
+            RequestState::Taken => {}
+            RequestState::Refused => {
                 counts.refused.insert(self.link);
             }
         }
-        self.standing = standing;
+        self.state = state;
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.stand(Standing::Taken);
+        self.enter(RequestState::Taken);
     }
 }
 
@@ -89,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_counts_while_it_is_nobodys() {
+    fn a_request_counts_while_no_program_has_it() {
         let all = Requests::default();
         let [mut first, mut second, third] = [1, 2, 3].map(|link| all.arrived(link));
         assert_eq!((all.count(), all.forget_refused()), (3, None));
-        first.stand(Standing::Taken);
+        first.enter(RequestState::Taken);
         assert_eq!(all.count(), 2);
-        second.stand(Standing::Refused);
-        first.stand(Standing::Refused);
+        second.enter(RequestState::Refused);
+        first.enter(RequestState::Refused);
         assert_eq!(all.count(), 3);
         assert_eq!(all.forget_refused(), Some(1));
         drop(third);

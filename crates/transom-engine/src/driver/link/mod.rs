@@ -50,7 +50,7 @@ use super::config::options::Explain;
 use super::config::path::PathReason;
 use super::limits::admission::Starting;
 use super::limits::guess_limiter::PeerIdentity;
-use super::limits::requests::{Request, Standing};
+use super::limits::requests::{Request, RequestState};
 use super::observe::Observer;
 use super::schedule::combining_lock::CombiningLock;
 use super::schedule::shared::Shared;
@@ -562,7 +562,7 @@ impl Link {
 
     pub(crate) fn set_owner(&self, owner: Weak<dyn Owner>) {
         *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = owner;
-        self.set_standing(Standing::Taken);
+        self.set_request_state(RequestState::Taken);
     }
 
     /// The peer's request has arrived at a listener.
@@ -570,10 +570,10 @@ impl Link {
         *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
     }
 
-    /// Whose the peer's request is now.
-    pub(crate) fn set_standing(&self, standing: Standing) {
+    /// How far the peer's request has come with the program, if the peer has made one.
+    pub(crate) fn set_request_state(&self, state: RequestState) {
         if let Some(request) = &mut *self.request.lock().unwrap_or_else(PoisonError::into_inner) {
-            request.stand(standing);
+            request.enter(state);
         }
     }
 

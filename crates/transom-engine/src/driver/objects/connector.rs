@@ -11,7 +11,7 @@ use super::qp::{Front, Qp};
 use crate::driver::config::options::Explain;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::refused_connects::ConnectRefusal;
-use crate::driver::limits::requests::Standing;
+use crate::driver::limits::requests::RequestState;
 use crate::driver::link::event_queue::{Delivery, Owner};
 use crate::driver::link::notifications::{Notifications, Sink, Sinks};
 use crate::driver::link::silence::Silence;
@@ -392,11 +392,11 @@ impl Connector {
         })
     }
 
-    /// A request is refused. Its link is there until its peer has left, and is nobody's until then.
+    /// A request is refused. Its link stays, and counts as one of those, until its peer has left.
     fn refuse(&self, link: Option<&Arc<Link>>, why: ConnectRefusal) {
         self.shared.refused_connects.count(why);
         if let Some(link) = link {
-            link.set_standing(Standing::Refused);
+            link.set_request_state(RequestState::Refused);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::driver::config::path::PathReason;
 use crate::driver::limits::admission::Starting;
 use crate::driver::limits::descriptors::share;
 use crate::driver::limits::refused_connects::ConnectRefusal;
-use crate::driver::limits::requests::{Requests, Standing};
+use crate::driver::limits::requests::{RequestState, Requests};
 use crate::driver::link::Link;
 use crate::driver::link::carrier::Stage;
 use crate::driver::link::event_queue::{Delivery, Owner};
@@ -306,7 +306,7 @@ impl Listener {
                 if !inner.machine.has_room() {
                     // With an answer: one without makes its peer try an older start-up (iW 2.4).
                     drop(inner);
-                    link.set_standing(Standing::Refused);
+                    link.set_request_state(RequestState::Refused);
                     return link.turn_away(ConnectRefusal::Backlog);
                 }
                 let Some((name, back)) = inner.machine.arrived(incoming) else { return };
