@@ -97,7 +97,8 @@ fn a_guesser_at_another_address_of_this_host_keeps_nobody_out() {
         let at = listener.address().unwrap();
         let mut peer = child_of(test, at, &[]);
         let domain = End::on(&adapter).domain;
-        for _ in 0..=limit.free {
+        // A guess whose sender leaves at once may never be sent, and is none then.
+        while adapter.counters().guesses <= u64::from(limit.free) {
             let end = End::in_domain(&adapter, domain);
             let (_buffer, gone) = accepted(&end, &listener, 1);
             assert_eq!(gone.wait(), Status::Success);
