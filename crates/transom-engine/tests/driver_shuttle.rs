@@ -46,7 +46,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use combining_lock::CombiningLock;
-use record::{Header, Kind};
+use record::{Header, RecordKind};
 use ring::{Body, Consumer, Found, Producer, SLOTS, Slot};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
@@ -139,7 +139,7 @@ impl End {
     fn write_all(&self) {
         let mut producer = Producer::new(SLOTS, 0);
         for number in 0..RECORDS {
-            let header = Header { address: number, ..Header::new(Kind::Write) };
+            let header = Header { address: number, ..Header::new(RecordKind::Write) };
             while !producer.publish(&self.slots, header.words(), Body::Inline([0; 4])) {
                 let through = self.acknowledged.load(Ordering::Acquire);
                 producer.consumed((through & 0xFFFF_FFFF) as u32).unwrap();

@@ -6,7 +6,7 @@ use transom_iwarp::TerminateForm;
 use transom_iwarp::ddp::Segment;
 use transom_iwarp::extension::{Extra, immediate_header, target_header};
 use transom_iwarp::fpdu;
-use transom_iwarp::mpa::{Kind, StartUp};
+use transom_iwarp::mpa::{FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, ReadRequest};
 use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::terminate::Terminate;
@@ -20,8 +20,8 @@ pub fn descriptors(input: &[u8]) {
         0 => grant(bytes),
         1 => winsock(bytes),
         2 => header(bytes),
-        3 => start_up(bytes, Kind::Request),
-        4 => start_up(bytes, Kind::Reply),
+        3 => start_up(bytes, FrameKind::Request),
+        4 => start_up(bytes, FrameKind::Reply),
         5 => frame(bytes, false),
         6 => frame(bytes, true),
         7 => segment(bytes),
@@ -58,7 +58,7 @@ fn header(bytes: &[u8]) {
     assert_eq!(record::read_detail(record::detail(operation, class)), (operation, class));
 }
 
-fn start_up(bytes: &[u8], kind: Kind) {
+fn start_up(bytes: &[u8], kind: FrameKind) {
     let Ok(Some((frame, used))) = StartUp::parse(bytes, kind) else { return };
     assert!(used <= bytes.len() && frame.private.len() <= transom_iwarp::mpa::MAX_PRIVATE);
     let mut out = Vec::new();

@@ -3,7 +3,7 @@
 
 use transom_iwarp::ddp::Target;
 use transom_iwarp::extension::{Ack, Announce};
-use transom_iwarp::mpa::{self, Kind, StartUp};
+use transom_iwarp::mpa::{self, FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 
 use crate::seeds::frame;
@@ -100,8 +100,13 @@ pub(crate) fn sessions() -> Vec<Vec<u8>> {
     for (list, options, flags) in [(&plain[..], 0, 0), (&extended[..], EXTENSION, mpa::OFFER)] {
         let fails = FAIL | options;
         for (frames, options) in list.iter().map(|f| (f, options)).chain([(&honest, fails)]) {
-            let said =
-                StartUp { kind: Kind::Request, flags, revision: 1, enhanced: None, private: b"" };
+            let said = StartUp {
+                kind: FrameKind::Request,
+                flags,
+                revision: 1,
+                enhanced: None,
+                private: b"",
+            };
             let mut input = vec![options, 200];
             said.write(&mut input);
             input.extend_from_slice(frames);

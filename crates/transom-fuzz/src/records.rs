@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use transom_process::record::{self, Header, Kind};
+use transom_process::record::{self, Header, RecordKind};
 
 /// The message that the peer is in the middle of.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,13 +52,16 @@ impl Model {
     /// A record of this side has left.
     pub(crate) fn leave(&mut self, header: &Header) {
         match header.kind {
-            Kind::Read => self.asked.push_back(Asked::Bytes(header.length)),
-            Kind::Atomic => self.asked.push_back(Asked::Word),
-            Kind::Answer => self.unanswered -= u32::from(header.has(record::LAST)),
-            Kind::AtomicAnswer => self.unanswered -= 1,
+            RecordKind::Read => self.asked.push_back(Asked::Bytes(header.length)),
+            RecordKind::Atomic => self.asked.push_back(Asked::Word),
+            RecordKind::Answer => self.unanswered -= u32::from(header.has(record::LAST)),
+            RecordKind::AtomicAnswer => self.unanswered -= 1,
             _ => {}
         }
-        if matches!(header.kind, Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready) {
+        if matches!(
+            header.kind,
+            RecordKind::Request | RecordKind::Reply | RecordKind::Reject | RecordKind::Ready
+        ) {
             return; // there is nothing to acknowledge yet
         }
         self.say(header.ack);
@@ -73,14 +76,14 @@ impl Model {
         let last = header.has(record::LAST);
         let free = self.inside == Inside::Nothing;
         match kind {
-            Kind::Refuse => true,
-            Kind::Target => free,
-            Kind::Announce => {
+            RecordKind::Refuse => true,
+            RecordKind::Target => free,
+            RecordKind::Announce => {
                 self.inside = Inside::Write { token, next: address, left: length };
                 self.sends += u32::from(brings);
                 free && length > 0 && (!brings || is_value(word) && self.sends <= self.granted)
             }
-            Kind::Write => {
+            RecordKind::Write => {
                 let Inside::Write { token: announced, next, left } = &mut self.inside else {
                     self.sends += u32::from(brings);
                     let granted = is_value(word) && self.sends <= self.granted;
@@ -97,7 +100,7 @@ impl Model {
                 }
                 true
             }
-            Kind::Send => {
+            RecordKind::Send => {
                 let either = record::INVALIDATE | record::IMMEDIATE;
                 let flags = header.flags & (record::SOLICITED | either);
                 if flags & either == either || flags & either != 0 && !is_value(address) {
@@ -118,11 +121,11 @@ impl Model {
                     if last { Inside::Nothing } else { Inside::Send { flags, address, bytes } };
                 self.sends <= self.granted && bytes <= u32::MAX.into() && (last || length > 0)
             }
-            Kind::Read => {
+            RecordKind::Read => {
                 self.unanswered += 1;
                 free && self.unanswered <= reads
             }
-            Kind::Answer => {
+            RecordKind::Answer => {
                 let Some(Asked::Bytes(missing)) = self.asked.front_mut() else { return false };
                 if length > *missing || last != (length == *missing) || !last && length == 0 {
                     return false;
@@ -136,21 +139,25 @@ impl Model {
                 }
                 fits
             }
-            Kind::Atomic => {
+            RecordKind::Atomic => {
                 if !(1..=2).contains(&header.detail) || length != 16 {
                     return false;
                 }
                 self.unanswered += 1;
                 free && self.unanswered <= reads
             }
-            Kind::AtomicAnswer => {
+            RecordKind::AtomicAnswer => {
                 let next = matches!(self.asked.front(), Some(Asked::Word));
                 if free && next {
                     self.asked.pop_front();
                 }
                 free && next
             }
-            Kind::Ack | Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => false,
+            RecordKind::Ack
+            | RecordKind::Request
+            | RecordKind::Reply
+            | RecordKind::Reject
+            | RecordKind::Ready => false,
         }
     }
 }

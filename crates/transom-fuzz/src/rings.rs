@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use transom_process::duplex::Next;
 use transom_process::lending::Lent;
-use transom_process::record::{self, HEADER, Header, Kind};
+use transom_process::record::{self, HEADER, Header, RecordKind};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SLOTS, SMALL, Shared, Side, Slot,
 };
@@ -29,7 +29,7 @@ pub(crate) const RECORDS: Rules = Rules {
     last_words: |frame: &Frame| {
         // Some frames begin with a header; others go on with text.
         let header = record::to_words(frame.header()).and_then(Header::from_words);
-        header.is_some_and(|header| header.kind == Kind::Refuse)
+        header.is_some_and(|header| header.kind == RecordKind::Refuse)
     },
 };
 
@@ -133,12 +133,12 @@ pub fn rings(input: &[u8]) {
             // A record in its place; its words are the input's.
             0..=3 => {
                 let (flags, detail) = (input.byte().unwrap_or(0), input.byte().unwrap_or(0));
-                let kind = Kind::from_number(step % 16).unwrap_or(Kind::Send);
+                let kind = RecordKind::from_number(step % 16).unwrap_or(RecordKind::Send);
                 let header = Header {
                     flags,
                     // Small Writes have none.
                     detail: match kind {
-                        Kind::Atomic => (detail % 4).into(),
+                        RecordKind::Atomic => (detail % 4).into(),
                         _ if detail & 4 == 0 => 0,
                         _ => detail.into(),
                     },
@@ -209,7 +209,7 @@ impl Victim {
     /// or some that are gone.
     fn write_directly(&mut self, what: u8) {
         let length = [0, 8, INLINE, 100, record::LARGEST_PAYLOAD][usize::from(what % 5)];
-        let header = Header { length: length as u32, ..Header::new(Kind::Write) };
+        let header = Header { length: length as u32, ..Header::new(RecordKind::Write) };
         if self.over || !self.duplex.has_room(&self.waiting) || !self.waiting.is_empty() {
             return;
         }
@@ -259,7 +259,7 @@ impl Victim {
     /// As the engine gives a record to its wire. What the model says must not come is not delivered.
     fn hear(&mut self, bytes: &[u8]) {
         let header = record::to_words(bytes).and_then(Header::from_words).unwrap();
-        let judged = self.engine.open && !self.engine.dead && header.kind != Kind::Ack;
+        let judged = self.engine.open && !self.engine.dead && header.kind != RecordKind::Ack;
         let reads = self.engine.wire.facts().map_or(0, |facts| facts.limits.inbound);
         let delivered = self.engine.delivered;
         assert!(self.engine.hear(bytes) == bytes.len(), "a record is whole");
@@ -292,7 +292,7 @@ impl Victim {
             assert_eq!(same, Some(Ok(record)), "on either way");
             self.taken += 1;
             let length = record.header.payload();
-            assert!(record.header.kind != Kind::Ack);
+            assert!(record.header.kind != RecordKind::Ack);
             assert!(length <= record.header.kind.largest_payload());
             let used = self.duplex.copy(&record.header, record.body, into);
             if whole {

@@ -3,11 +3,11 @@
 use transom::{Grant, Rights};
 use transom_iwarp::ddp::Target;
 use transom_iwarp::extension::{Ack, Announce, Refused};
-use transom_iwarp::mpa::{self, Enhanced, Kind, StartUp};
+use transom_iwarp::mpa::{self, Enhanced, FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::terminate::{About, Terminate};
 use transom_iwarp::{TerminateForm, fpdu};
-use transom_process::record::{self, Header, Kind as Record};
+use transom_process::record::{self, Header, RecordKind as Record};
 use transom_winsock_direct::descriptor::Descriptor;
 use transom_wire::{Operation, RefusalClass};
 
@@ -98,10 +98,10 @@ fn start_ups() -> Vec<Vec<u8>> {
     let mores = [0, start_up::DISORDER, start_up::LATE | start_up::OPEN, start_up::OLDER];
     let mut seeds = Vec::new();
     let mut at = 0_usize;
-    for kind in [Kind::Request, Kind::Reply] {
+    for kind in [FrameKind::Request, FrameKind::Reply] {
         let (role, extra) = match kind {
-            Kind::Request => (0, [0, mpa::OFFER, mpa::OFFER | mpa::NO_READS]),
-            Kind::Reply => (stream::ACTIVE, [0, mpa::ACCEPT, mpa::OFFER]),
+            FrameKind::Request => (0, [0, mpa::OFFER, mpa::OFFER | mpa::NO_READS]),
+            FrameKind::Reply => (stream::ACTIVE, [0, mpa::ACCEPT, mpa::OFFER]),
         };
         for enhanced in words {
             for flags in flags {
@@ -123,7 +123,7 @@ fn start_ups() -> Vec<Vec<u8>> {
     for (role, kinds) in [(0, [1, 4, 7]), (1, [2, 7, 6]), (1, [3, 0, 0]), (0, [1, 7, 10])] {
         for more in [0, start_up::DISORDER, start_up::LATE] {
             let mut bytes = vec![role, start_up::PROCESS | more, 30, 200];
-            for kind in kinds.into_iter().filter_map(record::Kind::from_number) {
+            for kind in kinds.into_iter().filter_map(record::RecordKind::from_number) {
                 let header =
                     Header { address: 4, token: 4, length: 5, flags: 1, ..Header::new(kind) };
                 bytes.extend(record::to_bytes(header.words()));
@@ -365,13 +365,13 @@ fn descriptors() -> Vec<Vec<u8>> {
     seeds.push(with(0, &Grant::from_parts(7, u64::MAX, 1, Rights::READ).to_bytes()));
     seeds.push(with(1, &Descriptor { token: 0xFEED, base: u64::MAX }.encode()));
     for number in 0..=13 {
-        let Some(kind) = record::Kind::from_number(number) else { continue };
+        let Some(kind) = record::RecordKind::from_number(number) else { continue };
         let detail = record::detail(Some(Operation::Read), Some(RefusalClass::Wrap));
         let header = Header { flags: 1, detail, length: 40, ..Header::new(kind) };
         seeds.push(with(2, &record::to_bytes(header.words())));
     }
     let enhanced = Some(Enhanced { peer_to_peer: true, ird: 3, ord: 4, ..Enhanced::default() });
-    for (what, kind) in [(3, Kind::Request), (4, Kind::Reply)] {
+    for (what, kind) in [(3, FrameKind::Request), (4, FrameKind::Reply)] {
         for (revision, flags, enhanced) in
             [(1, 0, None), (2, mpa::ENHANCED, enhanced), (2, 0, None)]
         {

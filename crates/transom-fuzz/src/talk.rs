@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Ready, Revision, Stream, TerminateForm};
 use transom_process::Channel;
-use transom_process::record::{self, Header, Kind};
+use transom_process::record::{self, Header, RecordKind};
 use transom_wire::{
     Atomic, Begin, Bytes, Event, Immediate, Message, MessageId, Operation, Payload, ReadLimits,
     Refusal, RefusalClass, Release, Role, Time, Wire,
@@ -343,7 +343,7 @@ impl<W: Wire> End<W> {
     /// The word that a ring has a place for goes as a record of its own.
     fn acknowledge(&mut self, now: Time) {
         if let Some(ack) = self.wire.acknowledgement(now) {
-            let header = Header { ack, ..Header::new(Kind::Ack) };
+            let header = Header { ack, ..Header::new(RecordKind::Ack) };
             self.out.extend_from_slice(&record::to_bytes(header.words()));
         }
     }

@@ -39,18 +39,18 @@ pub const QUESTION: [u8; 16] = *b"MPA ID Ask Frame";
 
 /// Which of the two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// From the active side.
     Request,
     /// From the passive side.
     Reply,
 }
 
-impl Kind {
+impl FrameKind {
     fn key(self) -> &'static [u8; 16] {
         match self {
-            Kind::Request => &REQUEST_KEY,
-            Kind::Reply => &REPLY_KEY,
+            FrameKind::Request => &REQUEST_KEY,
+            FrameKind::Reply => &REPLY_KEY,
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct Enhanced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartUp<'b> {
     /// Request or Reply.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The flag byte, reserved bits included.
     pub flags: u8,
     /// Revision byte.
@@ -111,10 +111,10 @@ impl StartUp<'_> {
     /// # Errors
     /// [`Malformed`]: a wrong key, the other kind's key, a revision that is not spoken, too much
     /// private data, or an enhanced frame without its word.
-    pub fn parse(bytes: &[u8], kind: Kind) -> Result<Option<(StartUp<'_>, usize)>, Malformed> {
+    pub fn parse(bytes: &[u8], kind: FrameKind) -> Result<Option<(StartUp<'_>, usize)>, Malformed> {
         let seen = &bytes[..bytes.len().min(16)];
         if !kind.key().starts_with(seen) {
-            let other = if kind == Kind::Request { REPLY_KEY } else { REQUEST_KEY };
+            let other = if kind == FrameKind::Request { REPLY_KEY } else { REQUEST_KEY };
             return Err(if seen == other { Malformed::OtherKey } else { Malformed::Key });
         }
         let Some((_, rest)) = bytes.split_first_chunk::<16>() else { return Ok(None) };

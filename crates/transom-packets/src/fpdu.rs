@@ -6,7 +6,7 @@
 
 use transom_iwarp::ddp::{Segment, TAGGED};
 use transom_iwarp::fpdu::{self, CRC, LENGTH};
-use transom_iwarp::mpa::{Kind, MARKERS, QUESTION, StartUp};
+use transom_iwarp::mpa::{FrameKind, MARKERS, QUESTION, StartUp};
 use transom_iwarp::rdmap::{self, Opcode};
 
 /// The part of a frame that is kept.
@@ -74,14 +74,14 @@ pub(crate) fn keep_of_start_up(frame: &[u8], limit: usize) -> Kept {
 
 /// A start-up frame at the front of `bytes`, of either kind.
 pub(crate) fn start_up(bytes: &[u8]) -> Option<(StartUp<'_>, usize)> {
-    [Kind::Request, Kind::Reply]
+    [FrameKind::Request, FrameKind::Reply]
         .into_iter()
         .find_map(|kind| StartUp::parse(bytes, kind).ok().flatten())
 }
 
 /// Bytes that may become a start-up frame, and are none yet.
 pub(crate) fn is_start_up_begun(bytes: &[u8]) -> bool {
-    [Kind::Request, Kind::Reply]
+    [FrameKind::Request, FrameKind::Reply]
         .into_iter()
         .any(|kind| matches!(StartUp::parse(bytes, kind), Ok(None)))
 }

@@ -10,7 +10,7 @@ use transom_iwarp::rdmap::{
 use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::terminate::Terminate;
 use transom_iwarp::{TerminateForm, ddp, fpdu};
-use transom_process::record::{self, HEADER, Header, Kind};
+use transom_process::record::{self, HEADER, Header, RecordKind};
 use transom_wire::Immediate;
 
 /// Payload of one frame at most: half of what a record holds.
@@ -44,7 +44,7 @@ pub(crate) fn is_whole(bytes: &[u8]) -> bool {
 /// Whether it counts: acknowledgements beside the records are no messages.
 pub(crate) fn is_message(bytes: &[u8]) -> bool {
     let header = record::to_words(bytes).and_then(Header::from_words);
-    header.is_none_or(|header| header.kind != Kind::Ack)
+    header.is_none_or(|header| header.kind != RecordKind::Ack)
 }
 
 impl Sender {
@@ -63,8 +63,8 @@ impl Sender {
     fn immediate(&self, header: &Header, bytes: &[u8]) -> Option<Vec<u8>> {
         let word = match header.kind {
             // Each record of a Send has it.
-            Kind::Send if self.send_offset == 0 => header.address,
-            Kind::Write | Kind::Announce => {
+            RecordKind::Send if self.send_offset == 0 => header.address,
+            RecordKind::Write | RecordKind::Announce => {
                 u64::from_ne_bytes(*bytes.get(HEADER..header.front())?.first_chunk()?)
             }
             _ => return None,
@@ -78,25 +78,27 @@ impl Sender {
 
     fn frames_of(&mut self, header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
         match header.kind {
-            Kind::Request | Kind::Reply | Kind::Reject => vec![start_up(header, payload)],
-            Kind::Ready => {
+            RecordKind::Request | RecordKind::Reply | RecordKind::Reject => {
+                vec![start_up(header, payload)]
+            }
+            RecordKind::Ready => {
                 let target = Target::Tagged { stag: 1, offset: 0 };
                 vec![frame(Opcode::Write, true, target, &[])]
             }
-            Kind::Announce => {
+            RecordKind::Announce => {
                 let &Header { token, address, length, .. } = header;
                 let header = Announce { token, address, length }.header();
                 vec![seal(&header, &address.to_be_bytes())]
             }
-            Kind::Target => vec![seal(&target_header(header.token), &[])],
-            Kind::Write => self.write(header, payload),
-            Kind::Send => self.send(header, payload),
-            Kind::Read => vec![self.read(header)],
-            Kind::Answer => self.answer(header, payload),
-            Kind::Atomic => vec![self.atomic(header, payload)],
-            Kind::AtomicAnswer => vec![self.atomic_answer(header)],
-            Kind::Refuse => vec![terminate(header)],
-            Kind::Ack => Vec::new(),
+            RecordKind::Target => vec![seal(&target_header(header.token), &[])],
+            RecordKind::Write => self.write(header, payload),
+            RecordKind::Send => self.send(header, payload),
+            RecordKind::Read => vec![self.read(header)],
+            RecordKind::Answer => self.answer(header, payload),
+            RecordKind::Atomic => vec![self.atomic(header, payload)],
+            RecordKind::AtomicAnswer => vec![self.atomic_answer(header)],
+            RecordKind::Refuse => vec![terminate(header)],
+            RecordKind::Ack => Vec::new(),
         }
     }
 
@@ -201,9 +203,9 @@ fn seal(header: &ddp::Header, payload: &[u8]) -> Vec<u8> {
 fn start_up(header: &Header, private: &[u8]) -> Vec<u8> {
     let limit = |limit: u64| u16::try_from(limit).unwrap_or(UNLIMITED).min(UNLIMITED - 1);
     let (kind, flag) = match header.kind {
-        Kind::Request => (mpa::Kind::Request, mpa::OFFER),
-        Kind::Reply => (mpa::Kind::Reply, mpa::ACCEPT),
-        _ => (mpa::Kind::Reply, mpa::REJECT),
+        RecordKind::Request => (mpa::FrameKind::Request, mpa::OFFER),
+        RecordKind::Reply => (mpa::FrameKind::Reply, mpa::ACCEPT),
+        _ => (mpa::FrameKind::Reply, mpa::REJECT),
     };
     let ready = flag != mpa::REJECT;
     let enhanced = Enhanced {
@@ -257,7 +259,7 @@ mod tests {
         for (flag, solicited) in [(0, false), (record::SOLICITED, true)] {
             let immediate = Some(Immediate { value, solicited });
             let flags = flag | record::IMMEDIATE;
-            for kind in [Kind::Write, Kind::Announce] {
+            for kind in [RecordKind::Write, RecordKind::Announce] {
                 let header = Header { flags: flags | record::LAST, length: 8, ..Header::new(kind) };
                 let word = u64::from(value).to_ne_bytes();
                 let record = [&record::to_bytes(header.words())[..], &word, &[3; 8]].concat();
@@ -272,7 +274,7 @@ mod tests {
             let mut sender = Sender::default();
             for (last, count) in [(0, 2), (record::LAST, 1)] {
                 let (flags, address, length) = (flags | last, u64::from(value), 8);
-                let header = Header { flags, address, length, ..Header::new(Kind::Send) };
+                let header = Header { flags, address, length, ..Header::new(RecordKind::Send) };
                 let frames =
                     sender.frames(&[&record::to_bytes(header.words())[..], &[3; 8]].concat());
                 assert_eq!(frames.len(), count);
@@ -289,14 +291,15 @@ mod tests {
         for (number, change) in (1..).zip(changes) {
             let (detail, operands) = record::operands(change);
             let (token, address, length) = (7, 0x1000, 16);
-            let header = Header { detail, token, address, length, ..Header::new(Kind::Atomic) };
+            let header =
+                Header { detail, token, address, length, ..Header::new(RecordKind::Atomic) };
             let record = [&record::to_bytes(header.words())[..], &operands].concat();
             assert!(is_whole(&record) && !is_whole(&record[..record.len() - 1]));
             let place = |queue| Target::Untagged { ulp: 0, queue, number, offset: 0 };
             let request = AtomicRequest::new(number, token, address, change).to_bytes();
             let expected = frame(Opcode::AtomicRequest, true, place(READ_QUEUE), &request);
             assert_eq!(asks.frames(&record), [expected]);
-            let header = Header { address: 41, ..Header::new(Kind::AtomicAnswer) };
+            let header = Header { address: 41, ..Header::new(RecordKind::AtomicAnswer) };
             let answer = AtomicResponse { identifier: number, value: 41 }.to_bytes();
             let expected = frame(Opcode::AtomicResponse, true, place(ATOMIC_QUEUE), &answer);
             assert_eq!(answers.frames(&record::to_bytes(header.words())), [expected]);

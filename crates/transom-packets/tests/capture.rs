@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use transom_iwarp::ddp::Target;
 use transom_iwarp::{fpdu, mpa, rdmap};
 use transom_packets::{About, Batch, EndId, Files, MEMORY, Recorder, Settings, Writer};
-use transom_process::record::{self, Header, Kind, LAST};
+use transom_process::record::{self, Header, LAST, RecordKind};
 use transom_testing::tshark;
 use transom_wire::{Framing, Operation, RefusalClass};
 
@@ -44,7 +44,7 @@ fn bytes(header: Header, payload: &[u8]) -> Vec<u8> {
 }
 
 fn write(address: u64, payload: &[u8]) -> Vec<u8> {
-    let header = Header { flags: LAST, token: 0xABCD, address, ..Header::new(Kind::Write) };
+    let header = Header { flags: LAST, token: 0xABCD, address, ..Header::new(RecordKind::Write) };
     bytes(header, payload)
 }
 
@@ -60,10 +60,10 @@ impl Session<'_> {
         let (local, peer) = addresses(six);
         let end = recorder.open(local, peer);
         let mut session = Session { recorder, end, at: SECOND };
-        let limits = Header { address: 16, token: 16, ..Header::new(Kind::Request) };
+        let limits = Header { address: 16, token: 16, ..Header::new(RecordKind::Request) };
         session.sends(&bytes(limits, b"hello"));
-        session.takes(&bytes(Header { kind: Kind::Reply, ..limits }, b"welcome"));
-        session.sends(&bytes(Header::new(Kind::Ready), &[]));
+        session.takes(&bytes(Header { kind: RecordKind::Reply, ..limits }, b"welcome"));
+        session.sends(&bytes(Header::new(RecordKind::Ready), &[]));
         session
     }
 
@@ -147,24 +147,26 @@ fn every_kind_of_record_is_a_frame_that_wireshark_knows() {
                 token: 0xABCD,
                 address: 0x5000,
                 length: 100_000,
-                ..Header::new(Kind::Announce)
+                ..Header::new(RecordKind::Announce)
             },
             &[],
         ));
-        let piece = Header { token: 0xABCD, address: 0x5000, ..Header::new(Kind::Write) };
+        let piece = Header { token: 0xABCD, address: 0x5000, ..Header::new(RecordKind::Write) };
         session.sends(&bytes(piece, &[2; record::LARGEST_PAYLOAD]));
         session.sends(&write(0x5000 + record::LARGEST_PAYLOAD as u64, &[2; 34_464]));
-        let send = Header::new(Kind::Send);
+        let send = Header::new(RecordKind::Send);
         session.takes(&bytes(send, &[3; 40_000]));
         let last = LAST | record::SOLICITED | record::INVALIDATE;
         session.takes(&bytes(Header { flags: last, address: 0x77, ..send }, &[3; 10]));
         session.takes(&bytes(Header { flags: LAST, ..send }, &[4; 10]));
-        let read = Header { flags: LAST, token: 0xEF, address: 0x9000, ..Header::new(Kind::Read) };
+        let read =
+            Header { flags: LAST, token: 0xEF, address: 0x9000, ..Header::new(RecordKind::Read) };
         session.sends(&bytes(Header { length: 40_000, ..read }, &[]));
-        session.takes(&bytes(Header::new(Kind::Answer), &[5; 30_000]));
-        session.takes(&bytes(Header { flags: LAST, ..Header::new(Kind::Answer) }, &[5; 10_000]));
+        session.takes(&bytes(Header::new(RecordKind::Answer), &[5; 30_000]));
+        session
+            .takes(&bytes(Header { flags: LAST, ..Header::new(RecordKind::Answer) }, &[5; 10_000]));
         let detail = record::detail(Some(Operation::Write), Some(RefusalClass::Bounds));
-        session.takes(&bytes(Header { detail, ..Header::new(Kind::Refuse) }, b"why"));
+        session.takes(&bytes(Header { detail, ..Header::new(RecordKind::Refuse) }, b"why"));
         session.close();
         let file = file(&mut recorder);
         sound(&file);
@@ -329,7 +331,7 @@ fn a_frame_between_two_ends_of_one_process_is_recorded_once() {
     let mut recorder = recorder(Some(64), None);
     let (here, there) = addresses(false);
     let active = recorder.open(here, there);
-    let limits = Header { address: 16, token: 16, ..Header::new(Kind::Request) };
+    let limits = Header { address: 16, token: 16, ..Header::new(RecordKind::Request) };
     let request = bytes(limits, &[]);
     recorder.frame(active, true, Framing::Records, 1, &request);
     let passive = recorder.open(there, here);
@@ -342,8 +344,8 @@ fn a_frame_between_two_ends_of_one_process_is_recorded_once() {
         }
         recorder.release(to);
     };
-    exchange(passive, active, &bytes(Header { kind: Kind::Reply, ..limits }, &[]), None);
-    exchange(active, passive, &bytes(Header::new(Kind::Ready), &[]), None);
+    exchange(passive, active, &bytes(Header { kind: RecordKind::Reply, ..limits }, &[]), None);
+    exchange(active, passive, &bytes(Header::new(RecordKind::Ready), &[]), None);
     exchange(active, passive, &write(0x1000, &[1; 8]), Some("refused"));
     exchange(passive, active, &write(0x2000, &[1; 8]), None);
     // An end goes; the bytes that the other still sends are not taken.
@@ -427,9 +429,9 @@ fn a_question_in_start_up_is_no_part_of_a_frame() {
         mpa::StartUp { kind, flags: flags | mpa::CHECKSUM, revision: 1, enhanced: None, private }
             .to_vec()
     };
-    let request = start_up(mpa::Kind::Request, mpa::OFFER | mpa::ANSWERS, b"secret");
-    let told = start_up(mpa::Kind::Request, mpa::OFFER | mpa::ANSWERS, b"wordsecret");
-    let reply = start_up(mpa::Kind::Reply, mpa::ACCEPT | mpa::TELLS, b"wordsecret");
+    let request = start_up(mpa::FrameKind::Request, mpa::OFFER | mpa::ANSWERS, b"secret");
+    let told = start_up(mpa::FrameKind::Request, mpa::OFFER | mpa::ANSWERS, b"wordsecret");
+    let reply = start_up(mpa::FrameKind::Reply, mpa::ACCEPT | mpa::TELLS, b"wordsecret");
     let target = Target::Tagged { stag: 7, offset: 0x1000 };
     let segment = rdmap::segment(rdmap::Opcode::Write, true, target);
     let ulpdu = [segment.header().as_ref(), &[0xA5; 100]].concat();

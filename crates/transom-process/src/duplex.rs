@@ -5,7 +5,7 @@
 use transom_wire::Time;
 
 use crate::lending::{Lent, Reads};
-use crate::record::{self, HEADER, Header, Kind, Words};
+use crate::record::{self, HEADER, Header, RecordKind, Words};
 use crate::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL, Shared,
     Side, Taken, Traffic,
@@ -185,16 +185,16 @@ impl<A: Area> Duplex<A> {
         let is_lent = |lent, length| self.area.lent(lent, length).is_ok();
         match (header.kind, body) {
             (_, Found::Lent(lent)) => is_lent(lent, header.payload()),
-            (Kind::Read, Found::Sink(lent)) => {
+            (RecordKind::Read, Found::Sink(lent)) => {
                 let fits = is_lent(lent, header.length as usize);
                 self.reads.on_read(Some(lent));
                 fits
             }
-            (Kind::Read, _) => {
+            (RecordKind::Read, _) => {
                 self.reads.on_read(None);
                 true
             }
-            (Kind::Answer, _) => {
+            (RecordKind::Answer, _) => {
                 self.reads.on_answer(body == Found::Placed, header.has(record::LAST))
             }
             _ => true,
@@ -246,7 +246,7 @@ impl<A: Area> Duplex<A> {
         }
         self.seen = word;
         self.acknowledged(word)?;
-        Ok(Some(Header { ack: word, ..Header::new(Kind::Ack) }))
+        Ok(Some(Header { ack: word, ..Header::new(RecordKind::Ack) }))
     }
 
     #[inline]
@@ -322,8 +322,8 @@ impl<A: Area> Duplex<A> {
                 self.producer.count_elsewhere(header.payload()); // none, of a Read
             }
             match header.kind {
-                Kind::Read => self.reads.asked(header.has(record::LENT)),
-                Kind::Answer => {
+                RecordKind::Read => self.reads.asked(header.has(record::LENT)),
+                RecordKind::Answer => {
                     self.reads.answered(u64::from(header.length), header.has(record::LAST));
                 }
                 _ => {}
@@ -428,7 +428,7 @@ impl<A: Area> Duplex<A> {
     /// [`Duplex::write_lent`].
     #[inline]
     pub fn write_read(&mut self, header: &[u8], sink: Lent) -> bool {
-        self.write_naming(header, Kind::Read, sink.words())
+        self.write_naming(header, RecordKind::Read, sink.words())
     }
 
     /// Whether the answer to the oldest Read of the other side's may be copied to a region that it has lent.
@@ -443,16 +443,16 @@ impl<A: Area> Duplex<A> {
     #[inline]
     pub fn sink(&self, header: &[u8]) -> Option<Lent> {
         let header = record::to_words(header).and_then(Header::from_words);
-        header.filter(|header| header.kind == Kind::Answer).and_then(|_| self.reads.sink())
+        header.filter(|header| header.kind == RecordKind::Answer).and_then(|_| self.reads.sink())
     }
 
     /// Write an answer whose payload was copied to its sink. As [`Duplex::write_lent`].
     #[inline]
     pub fn write_placed(&mut self, header: &[u8]) -> bool {
-        self.reads.sink().is_some() && self.write_naming(header, Kind::Answer, [0; 4])
+        self.reads.sink().is_some() && self.write_naming(header, RecordKind::Answer, [0; 4])
     }
 
-    fn write_naming(&mut self, header: &[u8], kind: Kind, words: [u64; 4]) -> bool {
+    fn write_naming(&mut self, header: &[u8], kind: RecordKind, words: [u64; 4]) -> bool {
         let header = record::to_words(header).and_then(Header::from_words);
         let Some(mut header) = header.filter(|header| header.kind == kind) else { return false };
         header.flags |= record::LENT;
@@ -596,7 +596,7 @@ impl RingViolation {
 #[inline]
 fn lendable(header: &[u8]) -> Option<Header> {
     let header = record::to_words(header).and_then(Header::from_words);
-    let fits = |header: &Header| matches!(header.kind, Kind::Write | Kind::Send);
+    let fits = |header: &Header| matches!(header.kind, RecordKind::Write | RecordKind::Send);
     header.filter(|header| fits(header) && header.front() == HEADER)
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`record`] | one record: 32 bytes of header, its kinds, and what may follow it |
 //! | [`ring`] | how records get through memory that the other side may scribble over |
-//! | [`ledger`](ledger.rs) | acknowledgements and receive credits, one word |
+//! | [`flow_control`](flow_control.rs) | acknowledgements and receive credits, one word |
 //! | [`lending`] | regions that one side has mapped of the other's, with its consent |
 //! | [`duplex`] | a link's two rings as one of its sides uses them |
 //! | [`RingCarrier`] | the writing end of the rings as a connection sees it ([`transom_wire::Carrier`]) |
@@ -34,7 +34,7 @@
 mod carrier;
 mod channel;
 pub mod duplex;
-mod ledger;
+mod flow_control;
 pub mod lending;
 pub mod record;
 mod records;

@@ -49,7 +49,7 @@ pub const ELSEWHERE: u8 = 1 << 7;
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// Connect: read limits, private data.
     Request = 1,
     /// Accept: agreed read limits, private data.
@@ -81,36 +81,36 @@ pub enum Kind {
     Target = 14,
 }
 
-impl Kind {
-    const ALL: [Kind; 14] = [
-        Kind::Request,
-        Kind::Reply,
-        Kind::Reject,
-        Kind::Ready,
-        Kind::Announce,
-        Kind::Write,
-        Kind::Send,
-        Kind::Read,
-        Kind::Answer,
-        Kind::Refuse,
-        Kind::Ack,
-        Kind::Atomic,
-        Kind::AtomicAnswer,
-        Kind::Target,
+impl RecordKind {
+    const ALL: [RecordKind; 14] = [
+        RecordKind::Request,
+        RecordKind::Reply,
+        RecordKind::Reject,
+        RecordKind::Ready,
+        RecordKind::Announce,
+        RecordKind::Write,
+        RecordKind::Send,
+        RecordKind::Read,
+        RecordKind::Answer,
+        RecordKind::Refuse,
+        RecordKind::Ack,
+        RecordKind::Atomic,
+        RecordKind::AtomicAnswer,
+        RecordKind::Target,
     ];
 
     /// From its number.
     #[must_use]
     #[inline]
-    pub fn from_number(number: u8) -> Option<Kind> {
-        usize::from(number).checked_sub(1).and_then(|at| Kind::ALL.get(at)).copied()
+    pub fn from_number(number: u8) -> Option<RecordKind> {
+        usize::from(number).checked_sub(1).and_then(|at| RecordKind::ALL.get(at)).copied()
     }
 
     /// Whether payload of such a record goes to the program's memory, from wherever it lies.
     #[must_use]
     #[inline]
     pub fn carries_data(self) -> bool {
-        matches!(self, Kind::Write | Kind::Send | Kind::Answer)
+        matches!(self, RecordKind::Write | RecordKind::Send | RecordKind::Answer)
     }
 
     /// Whether the message of such a record ends when it has been executed and counted; any other is executed as
@@ -119,19 +119,19 @@ impl Kind {
     #[inline]
     pub fn is_counted(self) -> bool {
         match self {
-            Kind::Write | Kind::Send => true,
-            Kind::Request
-            | Kind::Reply
-            | Kind::Reject
-            | Kind::Ready
-            | Kind::Announce
-            | Kind::Read
-            | Kind::Answer
-            | Kind::Refuse
-            | Kind::Ack
-            | Kind::Atomic
-            | Kind::AtomicAnswer
-            | Kind::Target => false,
+            RecordKind::Write | RecordKind::Send => true,
+            RecordKind::Request
+            | RecordKind::Reply
+            | RecordKind::Reject
+            | RecordKind::Ready
+            | RecordKind::Announce
+            | RecordKind::Read
+            | RecordKind::Answer
+            | RecordKind::Refuse
+            | RecordKind::Ack
+            | RecordKind::Atomic
+            | RecordKind::AtomicAnswer
+            | RecordKind::Target => false,
         }
     }
 
@@ -140,27 +140,29 @@ impl Kind {
     #[inline]
     pub fn largest_payload(self) -> usize {
         match self {
-            Kind::Write | Kind::Send | Kind::Answer => LARGEST_PAYLOAD,
-            Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => LARGEST_TEXT,
-            Kind::Atomic => OPERANDS,
-            Kind::Ready
-            | Kind::Announce
-            | Kind::Read
-            | Kind::Ack
-            | Kind::AtomicAnswer
-            | Kind::Target => 0,
+            RecordKind::Write | RecordKind::Send | RecordKind::Answer => LARGEST_PAYLOAD,
+            RecordKind::Request | RecordKind::Reply | RecordKind::Reject | RecordKind::Refuse => {
+                LARGEST_TEXT
+            }
+            RecordKind::Atomic => OPERANDS,
+            RecordKind::Ready
+            | RecordKind::Announce
+            | RecordKind::Read
+            | RecordKind::Ack
+            | RecordKind::AtomicAnswer
+            | RecordKind::Target => 0,
         }
     }
 }
 
 /// The kind, flags and detail of a Write that is one record, as [`kind_of`] has them.
-pub(crate) const WHOLE_WRITE: u64 = Kind::Write as u64 | (LAST as u64) << 8;
+pub(crate) const WHOLE_WRITE: u64 = RecordKind::Write as u64 | (LAST as u64) << 8;
 
 /// As [`WHOLE_WRITE`], with a payload that is [`ELSEWHERE`].
 pub(crate) const WHOLE_WRITE_ELSEWHERE: u64 = WHOLE_WRITE | (ELSEWHERE as u64) << 8;
 
 /// As [`WHOLE_WRITE`], of a Send.
-pub(crate) const WHOLE_SEND: u64 = Kind::Send as u64 | (LAST as u64) << 8;
+pub(crate) const WHOLE_SEND: u64 = RecordKind::Send as u64 | (LAST as u64) << 8;
 
 /// As [`WHOLE_SEND`], with a payload that is [`ELSEWHERE`].
 pub(crate) const WHOLE_SEND_ELSEWHERE: u64 = WHOLE_SEND | (ELSEWHERE as u64) << 8;
@@ -183,7 +185,7 @@ pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64)
     let word = u64::from_ne_bytes(*first);
     *first = (word | u64::from(ELSEWHERE) << 40).to_ne_bytes();
     let has_immediate = word & u64::from(IMMEDIATE) << 40 != 0;
-    let is_write = kind_of(word) as u8 == Kind::Write as u8;
+    let is_write = kind_of(word) as u8 == RecordKind::Write as u8;
     let front = if has_immediate && is_write { HEADER + WORD } else { HEADER };
     if let Some(place) = record.get_mut(front..).and_then(<[u8]>::first_chunk_mut) {
         *place = address.to_ne_bytes();
@@ -194,7 +196,7 @@ pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64)
 #[inline(always)]
 pub(crate) fn is_of_reads(first: u64) -> bool {
     let kind = (kind_of(first) & 0xFF) as u8;
-    kind == Kind::Read as u8 || kind == Kind::Answer as u8
+    kind == RecordKind::Read as u8 || kind == RecordKind::Answer as u8
 }
 
 /// A header's first word without the ring's lap.
@@ -210,7 +212,7 @@ const FRONT: u16 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The record's kind.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// [`LAST`], [`SOLICITED`] and the constants behind them.
     pub flags: u8,
     /// By kind: the reason of a refusal ([`detail`]), the change of an atomic ([`operands`]), or whether there is a word
@@ -232,7 +234,7 @@ pub type Words = [u64; 4];
 impl Header {
     /// Nothing but a kind.
     #[must_use]
-    pub fn new(kind: Kind) -> Header {
+    pub fn new(kind: RecordKind) -> Header {
         Header { kind, flags: 0, detail: 0, ack: 0, address: 0, token: 0, length: 0 }
     }
 
@@ -254,7 +256,7 @@ impl Header {
         let [first, ack, address, last] = words;
         let part = |word: u64, at: u32| (word >> at) as u32;
         Some(Header {
-            kind: Kind::from_number((part(first, 32) & 0xFF) as u8)?,
+            kind: RecordKind::from_number((part(first, 32) & 0xFF) as u8)?,
             flags: (part(first, 40) & 0xFF) as u8,
             detail: (part(first, 48) & 0xFFFF) as u16,
             ack,
@@ -288,20 +290,20 @@ impl Header {
     #[inline]
     pub fn payload(&self) -> usize {
         match self.kind {
-            Kind::Announce
-            | Kind::Read
-            | Kind::Ready
-            | Kind::Ack
-            | Kind::AtomicAnswer
-            | Kind::Target => 0,
-            Kind::Request
-            | Kind::Reply
-            | Kind::Reject
-            | Kind::Write
-            | Kind::Send
-            | Kind::Answer
-            | Kind::Refuse
-            | Kind::Atomic => self.length as usize,
+            RecordKind::Announce
+            | RecordKind::Read
+            | RecordKind::Ready
+            | RecordKind::Ack
+            | RecordKind::AtomicAnswer
+            | RecordKind::Target => 0,
+            RecordKind::Request
+            | RecordKind::Reply
+            | RecordKind::Reject
+            | RecordKind::Write
+            | RecordKind::Send
+            | RecordKind::Answer
+            | RecordKind::Refuse
+            | RecordKind::Atomic => self.length as usize,
         }
     }
 
@@ -309,7 +311,8 @@ impl Header {
     #[must_use]
     #[inline]
     pub fn front(&self) -> usize {
-        let word = self.has(IMMEDIATE) && matches!(self.kind, Kind::Write | Kind::Announce);
+        let word =
+            self.has(IMMEDIATE) && matches!(self.kind, RecordKind::Write | RecordKind::Announce);
         if word { HEADER + WORD } else { HEADER }
     }
 
@@ -324,7 +327,7 @@ impl Header {
     #[must_use]
     #[inline]
     pub fn belongs_into_a_slot(&self) -> bool {
-        self.kind != Kind::Ack && self.payload() <= self.kind.largest_payload()
+        self.kind != RecordKind::Ack && self.payload() <= self.kind.largest_payload()
     }
 
     /// Whether all of such a record is in its slot, or its payload goes to the program's memory out of the
@@ -430,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_journey() {
-        for kind in Kind::ALL {
+        for kind in RecordKind::ALL {
             let header = Header {
                 kind,
                 flags: LAST | INVALIDATE,
@@ -451,7 +454,7 @@ mod tests {
     fn the_word_of_a_front_is_known_from_none_and_leaves_the_limit_alone() {
         for word in [None, Some(0), Some(1), Some(u32::MAX)] {
             for inbound in [0, 16, u32::MAX] {
-                let header = Header::new(Kind::Request).with_front_word(inbound, word);
+                let header = Header::new(RecordKind::Request).with_front_word(inbound, word);
                 let header = Header::from_words(header.words()).unwrap();
                 assert_eq!((header.inbound(), header.front_word()), (inbound, word));
             }
@@ -461,7 +464,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_details_are_seen_as_such() {
         for number in [0, 15, 255] {
-            assert_eq!(Kind::from_number(number), None);
+            assert_eq!(RecordKind::from_number(number), None);
         }
         for operation in
             [Atomic::CompareSwap { compare: 1, swap: u64::MAX }, Atomic::FetchAdd { add: 7 }]

@@ -13,7 +13,9 @@
 //! `tests/loom.rs` runs every interleaving of this file.
 
 use super::lending::Lent;
-use super::record::{ELSEWHERE, HEADER, Header, Kind, LARGEST_PAYLOAD, LENT, WHOLE_WRITE, Words};
+use super::record::{
+    ELSEWHERE, HEADER, Header, LARGEST_PAYLOAD, LENT, RecordKind, WHOLE_WRITE, Words,
+};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -535,11 +537,11 @@ impl Consumer {
         let length = header.payload();
         let body = if header.has(LENT) {
             match (header.kind, Lent::from_words([read(3), read(4), 0, 0])) {
-                (Kind::Write | Kind::Send, Some(lent)) if header.front() == HEADER => {
+                (RecordKind::Write | RecordKind::Send, Some(lent)) if header.front() == HEADER => {
                     Found::Lent(lent)
                 }
-                (Kind::Read, Some(lent)) => Found::Sink(lent),
-                (Kind::Answer, _) => Found::Placed,
+                (RecordKind::Read, Some(lent)) => Found::Sink(lent),
+                (RecordKind::Answer, _) => Found::Placed,
                 _ => return Some(Err(RingViolation::Region)),
             }
         } else if header.fits_slot() {

@@ -32,7 +32,7 @@ mod sync {
 
 use duplex::{Area, Duplex};
 use loom::sync::{Arc, Condvar, Mutex};
-use record::{Header, Kind};
+use record::{Header, RecordKind};
 use ring::{Body, Consumer, Found, Producer, SLOTS, Shared, Slot};
 
 /// Two slots, an acknowledgement, and a bell: what is between a writer and a reader.
@@ -47,7 +47,7 @@ struct Way {
 fn header(number: u64, whole: bool) -> Header {
     let length = if number == 1 { 100 } else { 8 };
     let flags = if number == 1 && !whole { 0 } else { record::LAST };
-    Header { address: number, length, flags, ack: !number, ..Header::new(Kind::Write) }
+    Header { address: number, length, flags, ack: !number, ..Header::new(RecordKind::Write) }
 }
 
 /// Data areas are written by ordinary stores; here by one that loom knows of.
@@ -290,7 +290,8 @@ impl End {
 fn frame(number: u8, large: bool) -> Vec<u8> {
     let length = if large { 64 } else { 8 };
     // Text is copied out of the data area; a Write would be named by its address.
-    let (kind, flags) = if large { (Kind::Refuse, 0) } else { (Kind::Write, record::LAST) };
+    let (kind, flags) =
+        if large { (RecordKind::Refuse, 0) } else { (RecordKind::Write, record::LAST) };
     let header = Header { flags, address: number.into(), length, ..Header::new(kind) };
     [&record::to_bytes(header.words())[..], &vec![number; length as usize]].concat()
 }

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use transom_process::record::{
-    ELSEWHERE, HEADER, Header, Kind, LARGEST_PAYLOAD, LAST, LENT, SOLICITED, to_bytes, to_words,
+    ELSEWHERE, HEADER, Header, LARGEST_PAYLOAD, LAST, LENT, RecordKind, SOLICITED, to_bytes,
+    to_words,
 };
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, RingViolation, SMALL, Slot, Taken, Traffic,
@@ -17,7 +18,7 @@ fn slots(count: usize) -> Vec<Slot> {
 }
 
 fn header(number: u64, length: usize) -> Header {
-    Header { address: number, length: length as u32, ..Header::new(Kind::Write) }
+    Header { address: number, length: length as u32, ..Header::new(RecordKind::Write) }
 }
 
 fn body(producer: &Producer, length: usize) -> (Body, Option<usize>) {
@@ -92,12 +93,12 @@ fn a_record_can_be_taken_as_it_lies() {
         (Header { flags: LAST | ELSEWHERE, ..small }, Taken::Inline),
         (Header { flags: LAST | LENT, ..small }, Taken::Left),
         (Header { detail: 1, ..small }, Taken::Inline),
-        (Header { kind: Kind::Send, ..small }, Taken::Inline),
-        (Header { kind: Kind::Send, ..long }, Taken::At(0, 100)),
-        (Header { kind: Kind::Read, ..long }, Taken::Inline),
-        (Header { kind: Kind::Refuse, ..small }, Taken::Inline),
-        (Header { kind: Kind::Refuse, ..long }, Taken::Left),
-        (Header { kind: Kind::Ack, ..small }, Taken::Left),
+        (Header { kind: RecordKind::Send, ..small }, Taken::Inline),
+        (Header { kind: RecordKind::Send, ..long }, Taken::At(0, 100)),
+        (Header { kind: RecordKind::Read, ..long }, Taken::Inline),
+        (Header { kind: RecordKind::Refuse, ..small }, Taken::Inline),
+        (Header { kind: RecordKind::Refuse, ..long }, Taken::Left),
+        (Header { kind: RecordKind::Ack, ..small }, Taken::Left),
         (Header { length: u32::MAX, ..small }, Taken::Left),
     ] {
         let (mut producer, mut consumer) = (Producer::new(4, DATA), Consumer::new(4, DATA));
@@ -116,10 +117,10 @@ fn a_record_can_be_taken_as_it_lies() {
 #[test]
 fn a_slot_with_anything_else_in_it_is_a_violation() {
     for (kind, length) in [
-        (Kind::Ack, 0),
-        (Kind::Write, LARGEST_PAYLOAD + 1),
-        (Kind::Request, 513),
-        (Kind::Refuse, usize::MAX >> 32),
+        (RecordKind::Ack, 0),
+        (RecordKind::Write, LARGEST_PAYLOAD + 1),
+        (RecordKind::Request, 513),
+        (RecordKind::Refuse, usize::MAX >> 32),
     ] {
         let slots = slots(4);
         let mut producer = Producer::new(4, DATA);

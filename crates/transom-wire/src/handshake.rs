@@ -51,7 +51,7 @@ impl Config {
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum HandshakePhase {
     /// Active: `connect` has not been called.
     Idle,
     /// Active: the Request is out.
@@ -74,7 +74,7 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Handshake {
     config: Config,
-    phase: Phase,
+    phase: HandshakePhase,
     /// When the step that is awaited has taken too long.
     timeout: Option<Time>,
     /// Request and Reply have both been seen or queued.
@@ -87,7 +87,7 @@ impl Handshake {
     pub fn new(config: Config, now: Time) -> Handshake {
         let passive = config.role == Role::Passive;
         Handshake {
-            phase: if passive { Phase::WaitRequest } else { Phase::Idle },
+            phase: if passive { HandshakePhase::WaitRequest } else { HandshakePhase::Idle },
             timeout: passive.then(|| now.after(config.handshake_timeout)),
             agreed: false,
             config,
@@ -103,7 +103,7 @@ impl Handshake {
     /// Where the connection stands.
     #[must_use]
     #[inline]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> HandshakePhase {
         self.phase
     }
 
@@ -111,7 +111,7 @@ impl Handshake {
     #[must_use]
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.phase == HandshakePhase::Open
     }
 
     /// Request and Reply have both been seen or queued: the agreement stands.
@@ -135,7 +135,7 @@ impl Handshake {
     // ---- calls of the program -----------------------------------------------------------------
 
     /// A call that belongs to `phase`, with private data of which the wire carries `most` bytes.
-    fn check(&self, phase: Phase, private: &[u8], most: usize) -> Result<(), SetupError> {
+    fn check(&self, phase: HandshakePhase, private: &[u8], most: usize) -> Result<(), SetupError> {
         if self.phase != phase {
             return Err(SetupError::Order);
         }
@@ -148,9 +148,9 @@ impl Handshake {
     /// # Errors
     /// [`SetupError`]: nothing has changed.
     pub fn request(&mut self, now: Time, private: &[u8], most: usize) -> Result<(), SetupError> {
-        self.check(Phase::Idle, private, most)?;
+        self.check(HandshakePhase::Idle, private, most)?;
         self.timeout = Some(now.after(self.config.reply_timeout));
-        self.phase = Phase::WaitReply;
+        self.phase = HandshakePhase::WaitReply;
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl Handshake {
     /// # Errors
     /// [`SetupError::Order`]: nothing has changed.
     pub fn confirm(&mut self) -> Result<(), SetupError> {
-        self.check(Phase::Accepted, &[], 0)?;
+        self.check(HandshakePhase::Accepted, &[], 0)?;
         self.open();
         Ok(())
     }
@@ -169,9 +169,9 @@ impl Handshake {
     /// # Errors
     /// As [`request`](Handshake::request).
     pub fn reply(&mut self, now: Time, private: &[u8], most: usize) -> Result<(), SetupError> {
-        self.check(Phase::Pending, private, most)?;
+        self.check(HandshakePhase::Pending, private, most)?;
         self.timeout = self.config.confirm_timeout.map(|wait| now.after(wait));
-        self.phase = Phase::WaitReady;
+        self.phase = HandshakePhase::WaitReady;
         self.agreed = true;
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Handshake {
     /// # Errors
     /// As [`request`](Handshake::request).
     pub fn reject(&mut self, private: &[u8], most: usize) -> Result<(), SetupError> {
-        self.check(Phase::Pending, private, most)?;
+        self.check(HandshakePhase::Pending, private, most)?;
         self.end();
         Ok(())
     }
@@ -191,26 +191,26 @@ impl Handshake {
     /// The Request has come.
     pub fn on_request(&mut self) {
         self.timeout = None;
-        self.phase = Phase::Pending;
+        self.phase = HandshakePhase::Pending;
     }
 
     /// An accepting Reply has come.
     pub fn on_reply(&mut self) {
         self.timeout = None;
-        self.phase = Phase::Accepted;
+        self.phase = HandshakePhase::Accepted;
         self.agreed = true;
     }
 
     /// Start-up is over: messages flow.
     pub fn open(&mut self) {
         self.timeout = None;
-        self.phase = Phase::Open;
+        self.phase = HandshakePhase::Open;
     }
 
     /// Nothing more is sent or received, but for what is queued.
     pub fn end(&mut self) {
         self.timeout = None;
-        self.phase = Phase::Closing;
+        self.phase = HandshakePhase::Closing;
     }
 
     // ---- what can go wrong --------------------------------------------------------------------
@@ -220,8 +220,8 @@ impl Handshake {
     pub fn overdue(&self, now: Time) -> Option<&'static str> {
         self.timeout.filter(|at| now >= *at)?;
         Some(match self.phase {
-            Phase::WaitReady => "the peer did not complete the connection in time",
-            Phase::WaitRequest => "the peer did not send a connection request in time",
+            HandshakePhase::WaitReady => "the peer did not complete the connection in time",
+            HandshakePhase::WaitRequest => "the peer did not send a connection request in time",
             _ => "the peer did not answer the connection request in time",
         })
     }
@@ -230,8 +230,10 @@ impl Handshake {
     #[must_use]
     pub fn cut_short(&self) -> Option<&'static str> {
         match self.phase {
-            Phase::Open | Phase::Closing => None,
-            Phase::WaitReady => Some("the peer went away instead of completing the connection"),
+            HandshakePhase::Open | HandshakePhase::Closing => None,
+            HandshakePhase::WaitReady => {
+                Some("the peer went away instead of completing the connection")
+            }
             _ => Some("the link ended during start-up"),
         }
     }
@@ -256,14 +258,14 @@ mod tests {
     #[test]
     fn an_active_side_asks_is_accepted_and_completes() {
         let mut active = side(Role::Active);
-        assert_eq!((active.phase(), active.deadline()), (Phase::Idle, None));
+        assert_eq!((active.phase(), active.deadline()), (HandshakePhase::Idle, None));
         active.request(NOW, b"hello", 5).unwrap();
         let config = *active.config();
-        assert_eq!(active.phase(), Phase::WaitReply);
+        assert_eq!(active.phase(), HandshakePhase::WaitReply);
         assert_eq!(active.deadline(), Some(NOW.after(config.reply_timeout)));
         assert!(!active.is_agreed());
         active.on_reply();
-        assert_eq!((active.phase(), active.deadline()), (Phase::Accepted, None));
+        assert_eq!((active.phase(), active.deadline()), (HandshakePhase::Accepted, None));
         assert!(active.is_agreed() && !active.is_open());
         active.confirm().unwrap();
         assert!(active.is_open());
@@ -273,12 +275,12 @@ mod tests {
     fn a_passive_side_waits_answers_and_waits_again() {
         let mut passive = side(Role::Passive);
         let config = *passive.config();
-        assert_eq!(passive.phase(), Phase::WaitRequest);
+        assert_eq!(passive.phase(), HandshakePhase::WaitRequest);
         assert_eq!(passive.deadline(), Some(NOW.after(config.handshake_timeout)));
         passive.on_request();
-        assert_eq!((passive.phase(), passive.deadline()), (Phase::Pending, None));
+        assert_eq!((passive.phase(), passive.deadline()), (HandshakePhase::Pending, None));
         passive.reply(NOW, b"", 0).unwrap();
-        assert_eq!(passive.phase(), Phase::WaitReady);
+        assert_eq!(passive.phase(), HandshakePhase::WaitReady);
         assert_eq!(passive.deadline(), config.confirm_timeout.map(|wait| NOW.after(wait)));
         assert!(passive.is_agreed());
         passive.open();
@@ -290,10 +292,10 @@ mod tests {
         let order = Err(SetupError::Order);
         for mut side in [side(Role::Active), side(Role::Passive), pending()] {
             let (phase, deadline) = (side.phase(), side.deadline());
-            if phase != Phase::Idle {
+            if phase != HandshakePhase::Idle {
                 assert_eq!(side.request(NOW, b"", 0), order);
             }
-            if phase != Phase::Pending {
+            if phase != HandshakePhase::Pending {
                 assert_eq!(side.reply(NOW, b"", 0), order);
                 assert_eq!(side.reject(b"", 0), order);
             }
@@ -313,9 +315,9 @@ mod tests {
             let mut passive = pending();
             assert_eq!(passive.reply(NOW, &data[..limit + 1], most), too_long);
             assert_eq!(passive.reject(&data[..limit + 1], most), too_long);
-            assert_eq!((passive.phase(), passive.is_agreed()), (Phase::Pending, false));
+            assert_eq!((passive.phase(), passive.is_agreed()), (HandshakePhase::Pending, false));
             assert_eq!(passive.reject(&data[..limit], most), Ok(()));
-            assert_eq!(passive.phase(), Phase::Closing);
+            assert_eq!(passive.phase(), HandshakePhase::Closing);
             assert_eq!(pending().reply(NOW, &data[..limit], most), Ok(()));
         }
     }

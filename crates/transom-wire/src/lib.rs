@@ -29,7 +29,7 @@ pub use bytes::Bytes;
 pub use carrier::{Around, Buffer, Carrier, Direct, Room};
 pub use event::{Decoded, Event, Glance, ReadSlot, Verdicts};
 pub use frame::{Frame, Frames, Framing, MAX_HEADER, Payload, Trailer};
-pub use handshake::{Config, Handshake, Phase};
+pub use handshake::{Config, Handshake, HandshakePhase};
 pub use message::{Atomic, Begin, Immediate, Message, MessageId, Operation, Waiting};
 pub use refusal::{Blame, PeerError, Refusal, RefusalClass, Violation, explanation_of, is_plain};
 pub use setup::{Facts, ReadLimits, Role, SetupError};

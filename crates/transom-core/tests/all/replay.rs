@@ -12,7 +12,7 @@ use crate::support::{Host, HostConfig};
 use transom_core::tables::ConnectorState;
 use transom_core::{Connection, ConnectionConfig, Flags, Operation, Sge, Status, dialect};
 use transom_iwarp::ddp::{Segment, Target};
-use transom_iwarp::mpa::{self, Kind, StartUp};
+use transom_iwarp::mpa::{self, FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::{Config, Ready, Revision, Stream, fpdu};
 use transom_memory::{ConnectionId, Rights};
@@ -25,7 +25,7 @@ const NOW: Time = Time(1);
 const SINK: u32 = 1;
 
 fn parse(unit: &Unit) -> StartUp<'_> {
-    let kind = if unit.from_client { Kind::Request } else { Kind::Reply };
+    let kind = if unit.from_client { FrameKind::Request } else { FrameKind::Reply };
     StartUp::parse(&unit.bytes, kind).unwrap().unwrap().0
 }
 

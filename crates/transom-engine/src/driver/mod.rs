@@ -26,7 +26,7 @@ mod schedule;
 
 pub use config::capture::{CaptureOptions, CaptureRing};
 pub use config::environment::Environment;
-pub use config::options::{EventSink, Explain, Ledger, Options, Resets, Trace};
+pub use config::options::{EventSink, Explain, GrantLedger, Options, Resets, Trace};
 pub use config::path::{Path, PathReason};
 pub use grants::LEDGER_STATUS;
 pub use limits::admission::HalfOpen;

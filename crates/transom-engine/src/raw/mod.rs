@@ -45,9 +45,9 @@ pub use shared_memory::SharedMemory;
 pub use xrc::XrcDomain;
 
 pub use crate::driver::{
-    CaptureOptions, CaptureRing, Environment, EventSink, Explain, GuessLimit, HalfOpen,
-    LEDGER_STATUS, Ledger, Options, Path, PathReason, Resets, Silence, Sink, Spin, Trace, Traffic,
-    waiting_requests,
+    CaptureOptions, CaptureRing, Environment, EventSink, Explain, GrantLedger, GuessLimit,
+    HalfOpen, LEDGER_STATUS, Options, Path, PathReason, Resets, Silence, Sink, Spin, Trace,
+    Traffic, waiting_requests,
 };
 pub use crate::sys::{
     ATOMICS, Fault, Interface, IpFields, Message, PageError, check_pages, copy_in, copy_out,

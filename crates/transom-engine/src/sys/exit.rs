@@ -10,7 +10,7 @@ type ExitHook = fn(i32) -> Option<i32>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtExit {
     /// The ledger of grants.
-    Ledger,
+    GrantLedger,
     /// Captures.
     Captures,
 }

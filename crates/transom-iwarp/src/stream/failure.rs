@@ -1,8 +1,8 @@
 //! The end of a stream: faults and refusals become Terminates, the peer's Terminate becomes events.
 
 use transom_wire::{
-    Blame, Event, Frame, MessageId, Operation, Payload, PeerError, Phase, Refusal, RefusalClass,
-    Violation, explanation_of,
+    Blame, Event, Frame, HandshakePhase, MessageId, Operation, Payload, PeerError, Refusal,
+    RefusalClass, Violation, explanation_of,
 };
 
 use super::Stream;
@@ -58,7 +58,10 @@ impl Stream {
     fn can_terminate(&self) -> bool {
         matches!(
             self.handshake.phase(),
-            Phase::WaitReply | Phase::Accepted | Phase::WaitReady | Phase::Open
+            HandshakePhase::WaitReply
+                | HandshakePhase::Accepted
+                | HandshakePhase::WaitReady
+                | HandshakePhase::Open
         )
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use transom_wire::{Bytes, Decoded, Event, Glance, Immediate, Violation};
 
-use super::{Phase, Stream};
+use super::{HandshakePhase, Stream};
 use crate::ddp::{self, Segment, Target};
 use crate::extension::{ACK_QUEUE, Ack, Announce, Extra, Unread};
 use crate::faults::Fault;
@@ -199,7 +199,7 @@ impl Stream {
         self.pending.resume |= self.held.take().is_some();
         // A Terminate instead of a ready-to-receive frame: the connection never came to be.
         let farewell = ulpdu.get(1) == Some(&Opcode::Terminate.control());
-        if self.handshake.phase() == Phase::WaitReady && !farewell {
+        if self.handshake.phase() == HandshakePhase::WaitReady && !farewell {
             return self.first_frame(ulpdu, consumed);
         }
         let taken = self.on_segment(ulpdu);

@@ -11,8 +11,8 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Around, Begin, Blame, Decoded, Event, Facts, Frame, Framing, Glance, Handshake, Message,
-    MessageId, Operation, Phase, ReadLimits, Receiving, Refusal, Release, Role, Sending,
+    Around, Begin, Blame, Decoded, Event, Facts, Frame, Framing, Glance, Handshake, HandshakePhase,
+    Message, MessageId, Operation, ReadLimits, Receiving, Refusal, Release, Role, Sending,
     SetupError, StartUp, Time, Trailer, Verdicts, Violation,
 };
 
@@ -313,12 +313,16 @@ impl Receiving for Stream {
         }
         self.heard |= !bytes.is_empty();
         let decoded = match self.handshake.phase() {
-            Phase::WaitReply => self.on_reply(now, bytes),
-            Phase::WaitRequest => self.on_request(bytes),
-            Phase::Idle | Phase::Pending if bytes.is_empty() => Ok(Decoded::NOTHING),
-            Phase::Idle | Phase::Pending => Err(self.early(bytes)),
-            Phase::Accepted | Phase::WaitReady | Phase::Open => self.on_frame(bytes),
-            Phase::Closing => Ok(Decoded::of(bytes.len(), None)),
+            HandshakePhase::WaitReply => self.on_reply(now, bytes),
+            HandshakePhase::WaitRequest => self.on_request(bytes),
+            HandshakePhase::Idle | HandshakePhase::Pending if bytes.is_empty() => {
+                Ok(Decoded::NOTHING)
+            }
+            HandshakePhase::Idle | HandshakePhase::Pending => Err(self.early(bytes)),
+            HandshakePhase::Accepted | HandshakePhase::WaitReady | HandshakePhase::Open => {
+                self.on_frame(bytes)
+            }
+            HandshakePhase::Closing => Ok(Decoded::of(bytes.len(), None)),
         };
         self.cut = matches!(decoded, Ok(Decoded { consumed: 0, .. })) && !bytes.is_empty();
         decoded.map(|decoded| self.with_news(decoded))

@@ -1,13 +1,13 @@
 //! Start-up (RFC 5044 7.1, RFC 6581 9): two frames, and what follows from them.
 
 use transom_wire::{
-    Blame, Decoded, Event, Phase, ReadLimits, Role, SetupError, Time, Verdicts, Violation,
+    Blame, Decoded, Event, HandshakePhase, ReadLimits, Role, SetupError, Time, Verdicts, Violation,
 };
 
 use super::Stream;
 use crate::faults::Fault;
 use crate::fpdu::Markers;
-use crate::mpa::{self, Enhanced, Kind, Malformed, StartUp, UNLIMITED};
+use crate::mpa::{self, Enhanced, FrameKind, Malformed, StartUp, UNLIMITED};
 use crate::{Ready, Revision};
 
 /// The wishes of a Request, as far as the Reply depends on it.
@@ -123,7 +123,7 @@ impl Stream {
             ord: wire_limit(self.agreed.ord),
         });
         let revision = if two { 2 } else { 1 };
-        let request = StartUp { kind: Kind::Request, flags, revision, enhanced, private };
+        let request = StartUp { kind: FrameKind::Request, flags, revision, enhanced, private };
         if let Some(word) = word {
             let answer = StartUp { private: &with_word(word, private), ..request };
             self.words.get_or_insert_default().exchange = Exchange::Answer(answer.to_vec());
@@ -156,7 +156,7 @@ impl Stream {
             self.start_up = (answer, 0);
             return Ok(Decoded::of(mpa::QUESTION.len(), None));
         }
-        let (reply, consumed) = match StartUp::parse(bytes, Kind::Reply) {
+        let (reply, consumed) = match StartUp::parse(bytes, FrameKind::Reply) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return Ok(Decoded::NOTHING),
             Err(_) if self.is_question_begun(bytes) => return Ok(Decoded::NOTHING),
@@ -260,7 +260,7 @@ impl Stream {
     // ---- passive side -------------------------------------------------------------------------
 
     pub(super) fn on_request<'b>(&mut self, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
-        let (request, consumed) = match StartUp::parse(bytes, Kind::Request) {
+        let (request, consumed) = match StartUp::parse(bytes, FrameKind::Request) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return Ok(Decoded::NOTHING),
             Err(malformed) => return Err(self.malformed(malformed)),
@@ -341,7 +341,13 @@ impl Stream {
         let revision = self.asked.revision;
         let told = word.map(|word| with_word(word, private));
         let private = told.as_deref().unwrap_or(private);
-        self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
+        self.queue_start_up(&StartUp {
+            kind: FrameKind::Reply,
+            flags,
+            revision,
+            enhanced,
+            private,
+        });
         let speaks_first = enhanced.is_some_and(|word| word.peer_to_peer) || self.agreed.extension;
         if !speaks_first {
             // Nothing else will say that the peer is there (iW 2.4).
@@ -387,7 +393,13 @@ impl Stream {
             | if checksum { mpa::CHECKSUM } else { 0 }
             | if enhanced.is_some() { mpa::ENHANCED } else { 0 };
         let revision = self.asked.revision;
-        self.queue_start_up(&StartUp { kind: Kind::Reply, flags, revision, enhanced, private });
+        self.queue_start_up(&StartUp {
+            kind: FrameKind::Reply,
+            flags,
+            revision,
+            enhanced,
+            private,
+        });
         Ok(())
     }
 
@@ -430,7 +442,7 @@ impl Stream {
     /// The link is gone. `delivered`: in order, with every byte of this side taken.
     pub(super) fn end_of_link(&mut self, delivered: bool) -> Result<(), Violation> {
         let detail = match self.handshake.cut_short() {
-            Some(_) if self.handshake.phase() == Phase::WaitReply && !self.heard => {
+            Some(_) if self.handshake.phase() == HandshakePhase::WaitReply && !self.heard => {
                 self.retry_older = self.config.revision == Revision::Two;
                 "the peer ended the link instead of answering the connection request"
             }

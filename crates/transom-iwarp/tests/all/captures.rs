@@ -2,14 +2,14 @@
 
 use transom_iwarp::TerminateForm;
 use transom_iwarp::ddp::Segment;
-use transom_iwarp::mpa::{self, Kind, StartUp};
+use transom_iwarp::mpa::{self, FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::terminate::Terminate;
 use transom_iwarp::{fpdu, mpa::CHECKSUM};
 use transom_testing::captures::{Session, Unit};
 
 fn start_up(unit: &Unit) -> u8 {
-    let kind = if unit.from_client { Kind::Request } else { Kind::Reply };
+    let kind = if unit.from_client { FrameKind::Request } else { FrameKind::Reply };
     let (frame, used) = StartUp::parse(&unit.bytes, kind).unwrap().unwrap();
     assert_eq!(used, unit.bytes.len());
     let mut again = Vec::new();

@@ -2,7 +2,7 @@
 //! payloads as recorded: whatever it emits must be what siw emitted, byte for byte.
 
 use transom_iwarp::ddp::{Segment, Target};
-use transom_iwarp::mpa::{self, Kind, StartUp};
+use transom_iwarp::mpa::{self, FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::{Config, Ready, Revision, Stream, fpdu};
 use transom_testing::captures::{Session, Unit};
@@ -23,7 +23,7 @@ struct Player<'s> {
 }
 
 fn parse(unit: &Unit) -> StartUp<'_> {
-    let kind = if unit.from_client { Kind::Request } else { Kind::Reply };
+    let kind = if unit.from_client { FrameKind::Request } else { FrameKind::Reply };
     StartUp::parse(&unit.bytes, kind).unwrap().unwrap().0
 }
 

@@ -626,7 +626,8 @@ fn l1_time_spent_by_the_program_counts() {
 fn l2_start_up_is_revision_2_with_read_limits_that_are_not_zero() {
     let mut side = Side::new(plain(Role::Active));
     side.wire.connect(side.now, reads(0, 0), b"").unwrap();
-    let word = mpa::StartUp::parse(&side.talk(), mpa::Kind::Request).unwrap().unwrap().0.enhanced;
+    let word =
+        mpa::StartUp::parse(&side.talk(), mpa::FrameKind::Request).unwrap().unwrap().0.enhanced;
     let word = word.unwrap();
     assert!(word.ird >= 1 && word.ord >= 1);
 }

@@ -5,7 +5,7 @@ use crate::common::{self, Got, Pair, Side, hex};
 use transom_iwarp::ddp::{Segment, Target};
 use transom_iwarp::extension::Ack;
 use transom_iwarp::fpdu::{self, Broken, Markers};
-use transom_iwarp::mpa::{self, Enhanced, Kind, StartUp};
+use transom_iwarp::mpa::{self, Enhanced, FrameKind, StartUp};
 use transom_iwarp::rdmap::{self, Opcode, ReadRequest};
 use transom_iwarp::rfc7306::{AtomicRequest, AtomicResponse};
 use transom_iwarp::terminate::{About, Terminate};
@@ -424,8 +424,8 @@ fn a_stream_with_markers() {
 
 // ---- 16.4 ---------------------------------------------------------------------------------------
 
-fn start_up(kind: Kind, vector: &str) -> (Vec<u8>, StartUp<'static>) {
-    let key = if kind == Kind::Request { mpa::REQUEST_KEY } else { mpa::REPLY_KEY };
+fn start_up(kind: FrameKind, vector: &str) -> (Vec<u8>, StartUp<'static>) {
+    let key = if kind == FrameKind::Request { mpa::REQUEST_KEY } else { mpa::REPLY_KEY };
     let bytes = [&key[..], &hex(vector)].concat();
     let (frame, used) = StartUp::parse(bytes.clone().leak(), kind).unwrap().unwrap();
     assert_eq!(used, bytes.len());
@@ -437,7 +437,7 @@ fn start_up(kind: Kind, vector: &str) -> (Vec<u8>, StartUp<'static>) {
 
 #[test]
 fn m1_request_of_revision_1() {
-    let (bytes, frame) = start_up(Kind::Request, "40 01 0000");
+    let (bytes, frame) = start_up(FrameKind::Request, "40 01 0000");
     assert_eq!((frame.flags, frame.revision, frame.enhanced), (mpa::CHECKSUM, 1, None));
     let revision = transom_iwarp::Revision::One;
     let mut side = Side::new(Config { revision, extension: false, ..Config::new(Role::Active) });
@@ -451,10 +451,10 @@ fn private_data_that_does_not_fit_is_cut_by_the_codec() {
     for (enhanced, most) in [(None, 512), (enhanced, 508)] {
         let flags = if enhanced.is_some() { mpa::ENHANCED } else { 0 };
         let private = &[7; 600];
-        let frame = StartUp { kind: Kind::Reply, flags, revision: 2, enhanced, private };
+        let frame = StartUp { kind: FrameKind::Reply, flags, revision: 2, enhanced, private };
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
-        let (frame, used) = StartUp::parse(&bytes, Kind::Reply).unwrap().unwrap();
+        let (frame, used) = StartUp::parse(&bytes, FrameKind::Reply).unwrap().unwrap();
         assert_eq!((frame.private.len(), used), (most, bytes.len()));
     }
 }
@@ -463,7 +463,7 @@ const SIXTEEN: ReadLimits = ReadLimits { inbound: 16, outbound: 16 };
 
 #[test]
 fn m2_request_m4_reply_m5_reject() {
-    let (request, frame) = start_up(Kind::Request, "50 02 0008 8010 c010 61626364");
+    let (request, frame) = start_up(FrameKind::Request, "50 02 0008 8010 c010 61626364");
     let word =
         Enhanced { peer_to_peer: true, send: false, write: true, read: true, ird: 16, ord: 16 };
     assert_eq!((frame.enhanced, frame.private), (Some(word), &b"abcd"[..]));
@@ -472,7 +472,7 @@ fn m2_request_m4_reply_m5_reject() {
     active.wire.connect(Time(0), SIXTEEN, b"abcd").unwrap();
     assert_eq!(active.talk(), request);
 
-    let (reply, _) = start_up(Kind::Reply, "50 02 0004 8010 4010");
+    let (reply, _) = start_up(FrameKind::Reply, "50 02 0004 8010 4010");
     let mut passive = Side::new(config(Role::Passive));
     passive.feed(&request);
     passive.wire.accept(Time(0), SIXTEEN, b"").unwrap();
@@ -480,7 +480,7 @@ fn m2_request_m4_reply_m5_reject() {
     active.feed(&reply);
     assert_eq!(active.taken(), [Got::Accepted { limits: SIXTEEN, private: vec![] }]);
 
-    let (reject, _) = start_up(Kind::Reply, "70 02 0006 8010 c010 6e6f");
+    let (reject, _) = start_up(FrameKind::Reply, "70 02 0006 8010 c010 6e6f");
     let mut passive = Side::new(config(Role::Passive));
     passive.feed(&request);
     passive.wire.reject(Time(0), b"no").unwrap();
@@ -494,7 +494,7 @@ fn m2_request_m4_reply_m5_reject() {
 
 #[test]
 fn m3_request_of_siw() {
-    let (bytes, _) = start_up(Kind::Request, "10 02 0004 0001 0001");
+    let (bytes, _) = start_up(FrameKind::Request, "10 02 0004 0001 0001");
     let mut side = Side::new(Config::siw(Role::Active));
     let one = ReadLimits { inbound: 1, outbound: 1 };
     side.wire.connect(Time(0), one, b"").unwrap();

@@ -10,8 +10,8 @@ use transom_wire::{
 
 use super::Channel;
 use super::outbound::{Awaits, Reading};
-use crate::ledger::CREDITS;
-use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD};
+use crate::flow_control::CREDITS;
+use crate::record::{self, HEADER, Header, LARGEST_PAYLOAD, RecordKind};
 use crate::ring::INLINE;
 
 /// A message of which not all has come.
@@ -135,7 +135,7 @@ impl Channel {
         };
         let word = before.get(HEADER..).and_then(<[u8]>::first_chunk).copied();
         let elsewhere = header.has(record::ELSEWHERE) && header.kind.carries_data();
-        let placed = header.has(record::LENT) && header.kind == Kind::Answer;
+        let placed = header.has(record::LENT) && header.kind == RecordKind::Answer;
         let behind = match (placed, elsewhere) {
             (true, _) => 0,
             (_, true) => 8,
@@ -153,10 +153,11 @@ impl Channel {
         } else {
             Bytes::Own(payload)
         };
-        let counts = header.kind != Kind::Ack;
+        let counts = header.kind != RecordKind::Ack;
         if counts {
             self.inbound.last = self.inbound.taken;
-            self.inbound.answered = matches!(header.kind, Kind::Answer | Kind::AtomicAnswer);
+            self.inbound.answered =
+                matches!(header.kind, RecordKind::Answer | RecordKind::AtomicAnswer);
         }
         let event = if self.handshake.is_open() {
             self.learn(header.ack).map_err(|broken| self.broken(broken))?;
@@ -261,7 +262,8 @@ impl Channel {
     #[inline(always)]
     fn learn(&mut self, word: u64) -> Result<(), Broken> {
         let (acknowledged, sent) = (self.outbound.acknowledged, self.outbound.records);
-        let Some(news) = self.ledger.learn(word, acknowledged, sent, self.inbound.sends) else {
+        let Some(news) = self.flow_control.learn(word, acknowledged, sent, self.inbound.sends)
+        else {
             return Err(("acknowledgements", "the peer has executed what was not sent".into()));
         };
         if let Some(through) = self.outbound.acknowledge(news.executed) {
@@ -279,17 +281,17 @@ impl Channel {
         payload: Bytes<'b>,
     ) -> Result<Option<Event<'b>>, Broken> {
         let event = match header.kind {
-            Kind::Announce => self.on_announce(header, word)?,
-            Kind::Write => self.on_write(header, word, payload)?,
-            Kind::Send => self.on_send(header, payload)?,
-            Kind::Read => return self.on_read(header),
-            Kind::Answer => self.on_answer(header, payload)?,
-            Kind::Atomic => self.on_atomic(header, payload)?,
-            Kind::AtomicAnswer => self.on_atomic_answer(header)?,
-            Kind::Refuse => self.on_refusal(header, payload),
-            Kind::Target => return self.on_target(header),
-            Kind::Ack => return Ok(None),
-            Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => {
+            RecordKind::Announce => self.on_announce(header, word)?,
+            RecordKind::Write => self.on_write(header, word, payload)?,
+            RecordKind::Send => self.on_send(header, payload)?,
+            RecordKind::Read => return self.on_read(header),
+            RecordKind::Answer => self.on_answer(header, payload)?,
+            RecordKind::Atomic => self.on_atomic(header, payload)?,
+            RecordKind::AtomicAnswer => self.on_atomic_answer(header)?,
+            RecordKind::Refuse => self.on_refusal(header, payload),
+            RecordKind::Target => return self.on_target(header),
+            RecordKind::Ack => return Ok(None),
+            RecordKind::Request | RecordKind::Reply | RecordKind::Reject | RecordKind::Ready => {
                 return Err(("start-up", format!("a {:?} after start-up", header.kind)));
             }
         };
@@ -297,7 +299,7 @@ impl Channel {
         if ends {
             self.inbound.held = Some(header.length);
         } else {
-            self.ledger.executed(now, header.length.min(record::LARGEST_PAYLOAD as u32));
+            self.flow_control.executed(now, header.length.min(record::LARGEST_PAYLOAD as u32));
         }
         Ok(Some(event))
     }
@@ -317,7 +319,7 @@ impl Channel {
     /// Whether a receive is granted that no message has used. Counts are modulo 2^28.
     #[inline]
     fn has_granted(&self) -> bool {
-        self.inbound.sends != self.ledger.announced_credits()
+        self.inbound.sends != self.flow_control.announced_credits()
     }
 
     /// A message that has begun uses one of the receives granted.
@@ -514,8 +516,10 @@ impl Channel {
     pub(super) fn broken(&mut self, (rule, detail): Broken) -> Violation {
         if self.handshake.is_open() {
             let ack = self.ack_word();
-            self.outbound
-                .queue_control(Header { ack, address: u64::MAX, ..Header::new(Kind::Refuse) }, &[]);
+            self.outbound.queue_control(
+                Header { ack, address: u64::MAX, ..Header::new(RecordKind::Refuse) },
+                &[],
+            );
         }
         self.handshake.end();
         Violation { blame: Blame::Peer, rule, detail }
@@ -542,7 +546,7 @@ impl Channel {
         if self.handshake.is_open() {
             let detail = record::detail(operation, Some(class));
             let ack = self.ack_word();
-            let header = Header { detail, address: record, ack, ..Header::new(Kind::Refuse) };
+            let header = Header { detail, address: record, ack, ..Header::new(RecordKind::Refuse) };
             self.outbound.queue_control(header, fitting(explanation.unwrap_or("")).as_bytes());
         }
         self.handshake.end();

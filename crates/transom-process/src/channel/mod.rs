@@ -6,12 +6,12 @@ mod outbound;
 mod setup;
 
 use transom_wire::{
-    Around, Begin, Config, Decoded, Event, Facts, Frame, Framing, Glance, Handshake, Message,
-    MessageId, Operation, Phase, ReadLimits, Receiving, Refusal, RefusalClass, Release, Role,
-    Sending, SetupError, StartUp, Time, Trailer, Verdicts, Violation,
+    Around, Begin, Config, Decoded, Event, Facts, Frame, Framing, Glance, Handshake,
+    HandshakePhase, Message, MessageId, Operation, ReadLimits, Receiving, Refusal, RefusalClass,
+    Release, Role, Sending, SetupError, StartUp, Time, Trailer, Verdicts, Violation,
 };
 
-use crate::ledger::{Ledger, Patience};
+use crate::flow_control::{FlowControl, Patience};
 use crate::record::{self, HEADER, LARGEST_PAYLOAD};
 use inbound::Inbound;
 use outbound::Outbound;
@@ -43,7 +43,7 @@ pub struct Channel {
     cut: bool,
     inbound: Inbound,
     outbound: Outbound,
-    ledger: Ledger,
+    flow_control: FlowControl,
     pending: Pending,
 }
 
@@ -60,7 +60,7 @@ impl Channel {
             cut: false,
             inbound: Inbound::default(),
             outbound: Outbound::default(),
-            ledger: Ledger::default(),
+            flow_control: FlowControl::default(),
             pending: Pending::default(),
         }
     }
@@ -78,7 +78,7 @@ impl Channel {
         {
             return Ok(decoded);
         }
-        if self.handshake.phase() == Phase::Closing {
+        if self.handshake.phase() == HandshakePhase::Closing {
             return Ok(self.with_news(Decoded::of(bytes.len(), None)));
         }
         let decoded = self.on_record(now, bytes)?;
@@ -88,7 +88,7 @@ impl Channel {
 
     /// The acknowledgement that the next record carries.
     fn ack_word(&mut self) -> u64 {
-        self.ledger.word(self.inbound.executed())
+        self.flow_control.word(self.inbound.executed())
     }
 }
 
@@ -140,15 +140,15 @@ impl StartUp for Channel {
         if !self.handshake.is_open() {
             return self.handshake.deadline();
         }
-        self.ledger.deadline(&self.patience())
+        self.flow_control.deadline(&self.patience())
     }
 
     fn on_deadline(&mut self, now: Time) -> Result<(), Violation> {
         if let Some(detail) = self.handshake.overdue(now) {
             return Err(self.silent(detail.into()));
         }
-        if self.ledger.deadline(&self.patience()).is_some_and(|at| now >= at) {
-            self.ledger.pacer().flush();
+        if self.flow_control.deadline(&self.patience()).is_some_and(|at| now >= at) {
+            self.flow_control.pacer().flush();
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Receiving for Channel {
 
     fn executed(&mut self, now: Time) {
         if let Some(bytes) = self.inbound.release() {
-            self.ledger.executed(now, bytes);
+            self.flow_control.executed(now, bytes);
         }
     }
 
@@ -211,11 +211,11 @@ impl Receiving for Channel {
     }
 
     fn receives_posted(&mut self, now: Time, total: u64, shared: bool) {
-        self.ledger.pacer().receives_posted(now, total, shared);
+        self.flow_control.pacer().receives_posted(now, total, shared);
     }
 
     fn lacks_receive(&self) -> bool {
-        self.ledger.has_none()
+        self.flow_control.has_none()
     }
 
     fn link_closed(&mut self, _now: Time, _delivered: bool) -> Result<(), Violation> {
@@ -268,19 +268,19 @@ impl Sending for Channel {
     }
 
     fn credit(&self) -> Option<u32> {
-        Some(self.ledger.credit())
+        Some(self.flow_control.credit())
     }
 
     fn acknowledgement(&mut self, now: Time) -> Option<u64> {
         let due = self.handshake.is_open()
-            && self.ledger.is_due(now, self.inbound.executed(), &self.patience());
+            && self.flow_control.is_due(now, self.inbound.executed(), &self.patience());
         due.then(|| self.ack_word())
     }
 
     fn release(&mut self, why: Release) {
         match why {
-            Release::IdlePass => self.ledger.pacer().on_idle_pass(),
-            Release::Now => self.ledger.pacer().flush(),
+            Release::IdlePass => self.flow_control.pacer().on_idle_pass(),
+            Release::Now => self.flow_control.pacer().flush(),
         }
     }
 }

@@ -9,7 +9,7 @@ use transom_wire::{
 
 use super::Channel;
 use super::inbound::Answer;
-use crate::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, WORD};
+use crate::record::{self, HEADER, Header, LARGEST_PAYLOAD, RecordKind, WORD};
 
 /// The stream as far as it goes to the peer.
 #[derive(Debug, Default)]
@@ -168,9 +168,10 @@ impl Channel {
         if message.is_extended() && !self.extended {
             return Begin::Unknown;
         }
-        if message.needs_receive() && !self.ledger.spend() {
-            let limit = self.ledger.lacks_receive().then_some(self.handshake.config().receive_wait);
-            let refused = self.ledger.is_refused();
+        if message.needs_receive() && !self.flow_control.spend() {
+            let limit =
+                self.flow_control.lacks_receive().then_some(self.handshake.config().receive_wait);
+            let refused = self.flow_control.is_refused();
             return Begin::Wait(Waiting::Receive { limit, refused });
         }
         if !message.is_counted() && !self.has_read_slot() {
@@ -205,7 +206,7 @@ impl Channel {
     pub(super) fn around_message(&self, message: &Message) -> Option<Around> {
         let may_begin = match message {
             Message::Write { immediate: None, .. } => true,
-            Message::Send { .. } | Message::Write { .. } => self.ledger.credit() > 0,
+            Message::Send { .. } | Message::Write { .. } => self.flow_control.credit() > 0,
             Message::Read { .. } | Message::Atomic { .. } => self.has_read_slot(),
         };
         let known = self.extended || !message.is_extended();
@@ -235,7 +236,7 @@ impl Channel {
     #[inline(never)]
     fn begin_whole_other(&mut self, id: MessageId, message: &Message, to: &mut [u8]) {
         if message.needs_receive() {
-            self.ledger.spend();
+            self.flow_control.spend();
         }
         self.outbound.answered = false;
         self.write_whole((id, message), self.outbound.records, to);
@@ -251,16 +252,16 @@ impl Channel {
                 if let Some(room) = to.get_mut(HEADER..HEADER + WORD) {
                     room.copy_from_slice(&word.to_ne_bytes());
                 }
-                Header { flags, token, address, length, ..Header::new(Kind::Write) }
+                Header { flags, token, address, length, ..Header::new(RecordKind::Write) }
             }
             Message::Send { length, solicited, invalidate, immediate } => {
                 let (flags, address) = send_fields(solicited, invalidate, immediate);
-                Header { flags, address, length, ..Header::new(Kind::Send) }
+                Header { flags, address, length, ..Header::new(RecordKind::Send) }
             }
             Message::Read { token, address, length, .. } => {
                 let awaits = Awaits::Bytes { length, received: 0 };
                 self.outbound.reads.push_back(Reading { id, record, awaits });
-                Header { token, address, length, ..Header::new(Kind::Read) }
+                Header { token, address, length, ..Header::new(RecordKind::Read) }
             }
             Message::Atomic { token, address, operation } => {
                 self.outbound.reads.push_back(Reading { id, record, awaits: Awaits::Word });
@@ -269,11 +270,11 @@ impl Channel {
                     room.copy_from_slice(&operands);
                 }
                 let length = record::OPERANDS as u32;
-                Header { detail, token, address, length, ..Header::new(Kind::Atomic) }
+                Header { detail, token, address, length, ..Header::new(RecordKind::Atomic) }
             }
         };
         // An atomic's record has no last one behind it: the flag is for messages of several records.
-        let last = if header.kind == Kind::Atomic { 0 } else { record::LAST };
+        let last = if header.kind == RecordKind::Atomic { 0 } else { record::LAST };
         let (flags, ack) = (header.flags | last, self.ack_word());
         self.outbound.records += 1;
         if message.is_counted() {
@@ -352,7 +353,7 @@ impl Channel {
                 // The engine has answered it before it asks for frames.
                 let address = (*old)?;
                 self.inbound.answers.pop_front();
-                let header = Header { address, ..Header::new(Kind::AtomicAnswer) };
+                let header = Header { address, ..Header::new(RecordKind::AtomicAnswer) };
                 return Some(self.record(header, Payload::None, 0));
             }
         };
@@ -367,7 +368,7 @@ impl Channel {
             self.inbound.answers.pop_front();
         }
         let flags = if last { record::LAST } else { 0 };
-        let header = Header { flags, length, ..Header::new(Kind::Answer) };
+        let header = Header { flags, length, ..Header::new(RecordKind::Answer) };
         let payload = match length {
             0 => Payload::None,
             _ => Payload::Memory { slot, token, address },
@@ -379,7 +380,7 @@ impl Channel {
         let Current { id, message, first, gone, announced } = self.outbound.current?;
         if let Some(token) = self.outbound.target_due.take() {
             return Some(self.record(
-                Header { token, ..Header::new(Kind::Target) },
+                Header { token, ..Header::new(RecordKind::Target) },
                 Payload::None,
                 0,
             ));
@@ -403,17 +404,17 @@ impl Channel {
                 }
                 let (flags, word) = write_fields(immediate);
                 let header =
-                    Header { flags, token, address, length, ..Header::new(Kind::Announce) };
+                    Header { flags, token, address, length, ..Header::new(RecordKind::Announce) };
                 return Some(self.record_with((header, word), Payload::None, 0));
             }
             Message::Write { token, address, .. } => {
                 let address = address.wrapping_add(u64::from(gone));
-                Header { flags, token, address, length: now, ..Header::new(Kind::Write) }
+                Header { flags, token, address, length: now, ..Header::new(RecordKind::Write) }
             }
             Message::Send { solicited, invalidate, immediate, .. } => {
                 let (of_send, address) = send_fields(solicited, invalidate, immediate);
                 let flags = flags | of_send;
-                Header { flags, address, length: now, ..Header::new(Kind::Send) }
+                Header { flags, address, length: now, ..Header::new(RecordKind::Send) }
             }
             // Each is one record.
             Message::Read { .. } | Message::Atomic { .. } => return None,

@@ -1,12 +1,12 @@
 //! Start-up: Request, Reply or Reject, Ready. The same three steps, limits and times as over TCP.
 
-use transom_wire::{Blame, Event, Phase, ReadLimits, SetupError, Time, Violation};
+use transom_wire::{Blame, Event, HandshakePhase, ReadLimits, SetupError, Time, Violation};
 
 use super::Channel;
-use crate::record::{self, Header, Kind, LARGEST_TEXT};
+use crate::record::{self, Header, LARGEST_TEXT, RecordKind};
 
 impl Channel {
-    fn send_limits(&mut self, kind: Kind, limits: ReadLimits, private: &[u8]) {
+    fn send_limits(&mut self, kind: RecordKind, limits: ReadLimits, private: &[u8]) {
         let header = Header {
             flags: record::EXTENDED,
             token: limits.outbound,
@@ -25,12 +25,12 @@ impl Channel {
     ) -> Result<(), SetupError> {
         self.handshake.request(now, private, LARGEST_TEXT)?;
         self.limits = self.handshake.capped(limits);
-        self.send_limits(Kind::Request, self.limits, private);
+        self.send_limits(RecordKind::Request, self.limits, private);
         Ok(())
     }
 
     pub(super) fn on_reply<'b>(&mut self, header: &Header, private: &'b [u8]) -> Event<'b> {
-        if header.kind == Kind::Reject {
+        if header.kind == RecordKind::Reject {
             self.handshake.end();
             return Event::Rejected { private };
         }
@@ -43,13 +43,13 @@ impl Channel {
 
     pub(super) fn send_ready(&mut self) -> Result<(), SetupError> {
         self.handshake.confirm()?;
-        self.outbound.queue_control(Header::new(Kind::Ready), &[]);
+        self.outbound.queue_control(Header::new(RecordKind::Ready), &[]);
         self.begin_messages();
         Ok(())
     }
 
     fn begin_messages(&mut self) {
-        self.ledger.pacer().start();
+        self.flow_control.pacer().start();
         self.pending.resume = true;
     }
 
@@ -72,13 +72,13 @@ impl Channel {
         self.handshake.reply(now, private, LARGEST_TEXT)?;
         // The offer lies within the caps of this side already.
         self.limits = limits.within(self.limits);
-        self.send_limits(Kind::Reply, self.limits, private);
+        self.send_limits(RecordKind::Reply, self.limits, private);
         Ok(())
     }
 
     pub(super) fn send_reject(&mut self, private: &[u8]) -> Result<(), SetupError> {
         self.handshake.reject(private, LARGEST_TEXT)?;
-        self.outbound.queue_control(Header::new(Kind::Reject), private);
+        self.outbound.queue_control(Header::new(RecordKind::Reject), private);
         Ok(())
     }
 
@@ -115,9 +115,13 @@ impl Channel {
     /// A record that belongs to start-up. `None`: it does not belong here.
     pub(super) fn start_up<'b>(&mut self, header: &Header, private: &'b [u8]) -> Option<Event<'b>> {
         match (self.handshake.phase(), header.kind) {
-            (Phase::WaitReply, Kind::Reply | Kind::Reject) => Some(self.on_reply(header, private)),
-            (Phase::WaitRequest, Kind::Request) => Some(self.on_request(header, private)),
-            (Phase::WaitReady, Kind::Ready) => Some(self.on_ready()),
+            (HandshakePhase::WaitReply, RecordKind::Reply | RecordKind::Reject) => {
+                Some(self.on_reply(header, private))
+            }
+            (HandshakePhase::WaitRequest, RecordKind::Request) => {
+                Some(self.on_request(header, private))
+            }
+            (HandshakePhase::WaitReady, RecordKind::Ready) => Some(self.on_ready()),
             _ => None,
         }
     }

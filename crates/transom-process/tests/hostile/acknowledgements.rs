@@ -73,12 +73,12 @@ fn the_wire_counts_what_it_has_sent() {
         broken(&mut side, "acknowledgements", NOT_SENT);
     }
     let mut side = with_writes(2);
-    side.hear_record(Header { ack: 4, ..Header::new(Kind::Ack) });
+    side.hear_record(Header { ack: 4, ..Header::new(RecordKind::Ack) });
     assert_eq!(side.taken(), []);
     let violation = side.violation.take().unwrap();
     assert_eq!((violation.rule, &violation.detail[..]), ("acknowledgements", NOT_SENT));
     let said = side.said_with_words();
-    assert_eq!((said.len(), said[0].0.kind, said[0].0.ack as u32), (1, Kind::Refuse, 2));
+    assert_eq!((said.len(), said[0].0.kind, said[0].0.ack as u32), (1, RecordKind::Refuse, 2));
     ended(&mut side);
 }
 
@@ -90,7 +90,7 @@ fn an_older_word_changes_nothing() {
     assert_eq!(side.taken(), [Got::Done(1)]);
     for older in [0, 1, 2, 3, 0x8000_0010, 0xFFFF_FFFF] {
         side.beside(older);
-        side.hear_record(Header { ack: older, ..Header::new(Kind::Ack) });
+        side.hear_record(Header { ack: older, ..Header::new(RecordKind::Ack) });
         assert_eq!((side.taken(), &side.violation, side.lie), (vec![], &None, None), "{older:#x}");
     }
     side.beside(4);
@@ -143,7 +143,7 @@ fn what_is_delivered_and_not_executed_is_not_acknowledged() {
 fn an_acknowledgement_of_its_own_is_no_record_that_counts() {
     let mut side = with_writes(2);
     for executed in [2, 3] {
-        side.hear_record(Header { ack: executed, ..Header::new(Kind::Ack) });
+        side.hear_record(Header { ack: executed, ..Header::new(RecordKind::Ack) });
         assert_eq!(side.taken(), [Got::Done(executed - 2)]);
     }
     assert_eq!(side.acknowledged(), 2);

@@ -4,11 +4,11 @@ use super::*;
 
 /// An atomic with the pattern for its operands.
 fn atomic(detail: u16, length: u32) -> Header {
-    Header { detail, token: 7, address: 0x1000, length, ..Header::new(Kind::Atomic) }
+    Header { detail, token: 7, address: 0x1000, length, ..Header::new(RecordKind::Atomic) }
 }
 
 fn old(value: u64) -> Header {
-    Header { address: value, ..Header::new(Kind::AtomicAnswer) }
+    Header { address: value, ..Header::new(RecordKind::AtomicAnswer) }
 }
 
 fn operands() -> [u64; 2] {
@@ -82,7 +82,10 @@ fn broken_reads(side: &mut Side) {
     let detail = "more than the 4 reads and atomics at a time agreed";
     assert_eq!((violation.rule, &violation.detail[..]), ("reads", detail));
     let said = side.said();
-    assert_eq!(said[..], [(Header { address: u64::MAX, ..Header::new(Kind::Refuse) }, vec![])]);
+    assert_eq!(
+        said[..],
+        [(Header { address: u64::MAX, ..Header::new(RecordKind::Refuse) }, vec![])]
+    );
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn v95_answers_come_in_the_order_of_the_requests() {
     side.record(atomic(2, 16));
     side.record(read(7, 0x1000, 8));
     let kinds: Vec<_> = side.said().iter().map(|(header, _)| header.kind).collect();
-    assert_eq!(kinds, [Kind::Answer, Kind::AtomicAnswer, Kind::Answer]);
+    assert_eq!(kinds, [RecordKind::Answer, RecordKind::AtomicAnswer, RecordKind::Answer]);
 }
 
 #[test]
@@ -158,14 +161,17 @@ fn v95_a_refusal_names_the_atomic() {
     let detail = record::detail(Some(Operation::Atomic), Some(RefusalClass::Misaligned));
     let said = side.said();
     // The records before it: Request, Ready.
-    assert_eq!(said[..], [(Header { detail, address: 2, ..Header::new(Kind::Refuse) }, vec![])]);
+    assert_eq!(
+        said[..],
+        [(Header { detail, address: 2, ..Header::new(RecordKind::Refuse) }, vec![])]
+    );
     ended(&mut side);
     // And ours is the one that the peer names.
     let mut side = open();
     side.post(our_write(8));
     side.post(ADD);
     let first = side.said().len() as u64;
-    side.record(Header { detail, address: first, ..Header::new(Kind::Refuse) });
+    side.record(Header { detail, address: first, ..Header::new(RecordKind::Refuse) });
     let got = side.taken();
     let [Got::Failed { id, error }] = &got[..] else { panic!("{got:?}") };
     assert_eq!(*id, Some(1));
@@ -181,12 +187,12 @@ fn v134_a_peer_that_does_not_say_that_it_takes_them_gets_none() {
     for extended in [false, true] {
         let flags = if extended { record::EXTENDED } else { 0 };
         let mut accepting = passive();
-        accepting.record(Header { flags, ..limits(Kind::Request, LIMITS) });
+        accepting.record(Header { flags, ..limits(RecordKind::Request, LIMITS) });
         accepting.wire.accept(accepting.now, LIMITS, b"").unwrap();
         accepting.said();
-        accepting.record(Header::new(Kind::Ready));
+        accepting.record(Header::new(RecordKind::Ready));
         let mut connecting = active();
-        connecting.record(Header { flags, ..limits(Kind::Reply, LIMITS) });
+        connecting.record(Header { flags, ..limits(RecordKind::Reply, LIMITS) });
         connecting.wire.confirm(connecting.now).unwrap();
         for mut side in [accepting, connecting] {
             side.said();
@@ -197,7 +203,8 @@ fn v134_a_peer_that_does_not_say_that_it_takes_them_gets_none() {
             assert_eq!(side.begin(with), other);
             side.transmit();
             let kinds: Vec<_> = side.said().iter().map(|(header, _)| header.kind).collect();
-            let sent: &[Kind] = if extended { &[Kind::Atomic, Kind::Write] } else { &[] };
+            let sent: &[RecordKind] =
+                if extended { &[RecordKind::Atomic, RecordKind::Write] } else { &[] };
             assert_eq!(kinds, sent);
             assert_eq!(side.begin(our_write(8)), Begin::Started, "and everything else");
         }

@@ -122,7 +122,7 @@ fn a_word_behind_the_header_is_in_the_slot() {
 /// what follows stays behind it.
 #[test]
 fn pieces_of_a_record_wait_for_the_last_one() {
-    let text = |length: usize| Header { length: length as u32, ..Header::new(Kind::Refuse) };
+    let text = |length: usize| Header { length: length as u32, ..Header::new(RecordKind::Refuse) };
     let (mut end, mut peer, _) = ends(16);
     let mut waiting = Waiting::default();
     // A text that fits a slot, one that does not, and two records in one piece.

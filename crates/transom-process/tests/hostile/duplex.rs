@@ -34,7 +34,7 @@ fn the_word_beside_the_records_never_overtakes_one() {
             assert_eq!(end.producer().all_consumed(), 0);
         }
         assert_eq!(end.read().unwrap().unwrap().header, header);
-        let word = Header { ack: 1, ..Header::new(Kind::Ack) };
+        let word = Header { ack: 1, ..Header::new(RecordKind::Ack) };
         assert_eq!(end.news_beside(), Ok(Some(word)));
         assert_eq!(end.producer().all_consumed(), 1);
         assert_eq!((end.news_beside(), end.has_news()), (Ok(None), false), "it is news once");
@@ -49,7 +49,10 @@ fn a_word_is_news_when_it_has_changed() {
     for word in [1 << 32, 2 << 32, 2 << 32 | 1 << 63] {
         peer.area().shared().sides[1].acknowledge(word);
         assert!(end.has_news());
-        assert_eq!(end.news_beside(), Ok(Some(Header { ack: word, ..Header::new(Kind::Ack) })));
+        assert_eq!(
+            end.news_beside(),
+            Ok(Some(Header { ack: word, ..Header::new(RecordKind::Ack) }))
+        );
         assert!(!end.has_news());
     }
 }
@@ -88,7 +91,14 @@ fn the_peers_flag_for_a_payload_elsewhere_is_taken_off() {
     let (end, _, memory) = ends(4);
     memory.fill_bytes(1, 128, &pattern(100));
     let mut room = vec![0; 2 * LARGEST_PAYLOAD];
-    for kind in [Kind::Write, Kind::Send, Kind::Answer, Kind::Refuse, Kind::Request, Kind::Read] {
+    for kind in [
+        RecordKind::Write,
+        RecordKind::Send,
+        RecordKind::Answer,
+        RecordKind::Refuse,
+        RecordKind::Request,
+        RecordKind::Read,
+    ] {
         let honest = Header { flags: LAST, length: 8, ..Header::new(kind) };
         let length = honest.payload();
         let liar = Header { flags: LAST | record::ELSEWHERE, ..honest };
@@ -160,7 +170,7 @@ fn room_counts_what_waits() {
     publish(&mut end, write(7, 0, 8, LAST));
     assert!(!end.has_room(&[]));
     // The rest of a frame that has begun always has.
-    let text = Header { length: 100, ..Header::new(Kind::Refuse) };
+    let text = Header { length: 100, ..Header::new(RecordKind::Refuse) };
     for cut in [1, HEADER - 1, HEADER, HEADER + 99] {
         assert!(end.has_room(&frame(text, 100)[..cut]), "{cut}");
     }

@@ -168,8 +168,8 @@ fn ours_is_part_of_the_first_record_of_its_message() {
     side.post(with(100_000, true));
     let said = side.said();
     let kinds: Vec<_> = said.iter().map(|(header, _)| (header.kind, header.flags)).collect();
-    let first = (Kind::Announce, IMMEDIATE | SOLICITED);
-    assert_eq!(kinds, [first, (Kind::Write, 0), (Kind::Write, LAST)]);
+    let first = (RecordKind::Announce, IMMEDIATE | SOLICITED);
+    assert_eq!(kinds, [first, (RecordKind::Write, 0), (RecordKind::Write, LAST)]);
     let (invalidate, immediate) = (None, Some(9));
     side.post(Message::Send { length: 0, solicited: false, invalidate, immediate });
     let said = side.said();

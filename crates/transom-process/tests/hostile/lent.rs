@@ -56,7 +56,7 @@ fn publish(peer: &mut Duplex<Lends>, header: Header, words: [u64; 4]) {
 fn a_payload_in_a_region_arrives_as_an_address_and_takes_no_place() {
     let (mut end, mut peer) = ends();
     let lent = Lent { offset: 4096, ..REGION };
-    for kind in [Kind::Write, Kind::Send] {
+    for kind in [RecordKind::Write, RecordKind::Send] {
         let header = Header { flags: LAST | SOLICITED, length: 4096, ..Header::new(kind) };
         assert!(peer.write_lent(&record::to_bytes(header.words()), lent));
         assert!(peer.producer().is_all_read(), "no place in the data area");
@@ -82,7 +82,13 @@ fn a_payload_in_a_region_arrives_as_an_address_and_takes_no_place() {
 /// so an answer names no region of its sender's.
 #[test]
 fn nothing_but_a_write_or_a_send_leaves_its_payload_in_a_region() {
-    for kind in [Kind::Answer, Kind::Read, Kind::Atomic, Kind::Announce, Kind::Refuse] {
+    for kind in [
+        RecordKind::Answer,
+        RecordKind::Read,
+        RecordKind::Atomic,
+        RecordKind::Announce,
+        RecordKind::Refuse,
+    ] {
         let (mut end, mut peer) = ends();
         let header = Header { flags: LAST, length: 8, ..Header::new(kind) };
         assert!(!peer.write_lent(&record::to_bytes(header.words()), REGION));
@@ -101,7 +107,7 @@ fn bytes(header: Header) -> [u8; HEADER] {
 #[test]
 fn an_answer_goes_where_its_read_has_said() {
     let (mut end, mut peer) = ends();
-    let read = Header { flags: LAST, length: 8192, ..Header::new(Kind::Read) };
+    let read = Header { flags: LAST, length: 8192, ..Header::new(RecordKind::Read) };
     assert!(end.write_read(&bytes(read), REGION));
     assert!(end.write(&mut frame(Header { length: 4, ..read }), &mut 0));
     let found = peer.read().unwrap().unwrap();
@@ -110,7 +116,7 @@ fn an_answer_goes_where_its_read_has_said() {
     let used = peer.copy(&found.header, found.body, &mut room);
     assert_eq!(room[..used], bytes(read), "the wire sees a Read like any other");
     assert!(peer.read().unwrap().is_ok());
-    let part = Header { length: 4096, ..Header::new(Kind::Answer) };
+    let part = Header { length: 4096, ..Header::new(RecordKind::Answer) };
     let last = Header { flags: LAST, ..part };
     assert_eq!(peer.sink(&bytes(read)), None, "that is no answer");
     assert!(!peer.write_placed(&bytes(read)));
@@ -138,8 +144,8 @@ fn frame(header: Header) -> Vec<u8> {
 /// Bytes that a peer says it has placed where no sink was lent would leave what was there before.
 #[test]
 fn an_answer_without_its_bytes_needs_a_sink_that_was_lent() {
-    let answer = Header { flags: LAST | LENT, length: 8, ..Header::new(Kind::Answer) };
-    let read = Header { flags: LAST, length: 8, ..Header::new(Kind::Read) };
+    let answer = Header { flags: LAST | LENT, length: 8, ..Header::new(RecordKind::Answer) };
+    let read = Header { flags: LAST, length: 8, ..Header::new(RecordKind::Read) };
     for asked in [None, Some(false), Some(true)] {
         let (mut end, mut peer) = ends();
         match asked {
@@ -164,14 +170,14 @@ fn bytes_that_were_not_lent_are_a_violation() {
         ([1 << 32 | 3, 0, 0, 0], 1, false),
     ] {
         let (mut end, mut peer) = ends();
-        let header = Header { flags: LAST | LENT, length, ..Header::new(Kind::Write) };
+        let header = Header { flags: LAST | LENT, length, ..Header::new(RecordKind::Write) };
         publish(&mut peer, header, words);
         assert_eq!(end.read().unwrap().is_ok(), fine, "{words:x?}, {length}");
     }
     // Neither is a sink that sticks out.
     for (length, fine) in [(8192, true), (8193, false)] {
         let (mut end, mut peer) = ends();
-        let header = Header { flags: LAST | LENT, length, ..Header::new(Kind::Read) };
+        let header = Header { flags: LAST | LENT, length, ..Header::new(RecordKind::Read) };
         publish(&mut peer, header, REGION.words());
         assert_eq!(end.read().unwrap().is_ok(), fine, "{length}");
     }
@@ -179,7 +185,7 @@ fn bytes_that_were_not_lent_are_a_violation() {
     let memory = Plain::new();
     let mut end = Duplex::sized(memory.clone(), 0, 4, DATA);
     let mut peer = Duplex::sized(memory, 1, 4, DATA);
-    let header = Header { flags: LAST, length: 64, ..Header::new(Kind::Write) };
+    let header = Header { flags: LAST, length: 64, ..Header::new(RecordKind::Write) };
     assert!(peer.write_lent(&record::to_bytes(header.words()), REGION));
     assert_eq!(end.read(), Some(Err(RingViolation::Region)));
 }
@@ -187,7 +193,7 @@ fn bytes_that_were_not_lent_are_a_violation() {
 #[test]
 fn no_more_leave_for_regions_than_there_are_slots() {
     let (_, mut peer) = ends();
-    let header = record::to_bytes(Header { length: 64, ..Header::new(Kind::Write) }.words());
+    let header = record::to_bytes(Header { length: 64, ..Header::new(RecordKind::Write) }.words());
     for _ in 0..4 {
         assert!(peer.write_lent(&header, REGION));
     }
@@ -200,7 +206,7 @@ fn no_more_leave_for_regions_than_there_are_slots() {
 fn a_record_that_names_a_dropped_region_is_read_and_has_no_address() {
     let (mut end, mut peer) = ends();
     let lent = Lent { number: DROPPED, offset: u64::MAX };
-    for kind in [Kind::Write, Kind::Send] {
+    for kind in [RecordKind::Write, RecordKind::Send] {
         let header = Header { flags: LAST, length: 4096, ..Header::new(kind) };
         assert!(peer.write_lent(&record::to_bytes(header.words()), lent));
         let found = end.read().unwrap().unwrap();
@@ -208,7 +214,7 @@ fn a_record_that_names_a_dropped_region_is_read_and_has_no_address() {
         let used = end.copy(&found.header, found.body, &mut room);
         assert_eq!(room[HEADER..used], 0_u64.to_ne_bytes());
     }
-    let read = Header { flags: LAST, length: 8192, ..Header::new(Kind::Read) };
+    let read = Header { flags: LAST, length: 8192, ..Header::new(RecordKind::Read) };
     assert!(peer.write_read(&bytes(read), lent));
     assert_eq!(end.read().unwrap().unwrap().body, Found::Sink(lent));
 }

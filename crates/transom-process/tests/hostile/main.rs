@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use common::Plain;
 use transom_process::duplex::Next;
-use transom_process::record::{self, HEADER, Header, Kind, LARGEST_PAYLOAD, LARGEST_TEXT, LAST};
+use transom_process::record::{
+    self, HEADER, Header, LARGEST_PAYLOAD, LARGEST_TEXT, LAST, RecordKind,
+};
 use transom_process::ring::{
     Body, Consumer, DATA, Found, INLINE, Producer, Record, RingViolation, SLOTS, SMALL,
     Side as Words, Taken,
@@ -311,7 +313,7 @@ impl Side {
     /// Decode a record as it comes without a ring, its payload behind it.
     fn hear_record(&mut self, header: Header) {
         let bytes = with_payload(header);
-        self.records += u32::from(header.kind != Kind::Ack);
+        self.records += u32::from(header.kind != RecordKind::Ack);
         assert_eq!(self.hear(&bytes), bytes.len());
     }
 
@@ -456,7 +458,7 @@ fn active() -> Side {
     side
 }
 
-fn limits(kind: Kind, ReadLimits { inbound, outbound }: ReadLimits) -> Header {
+fn limits(kind: RecordKind, ReadLimits { inbound, outbound }: ReadLimits) -> Header {
     let flags = record::EXTENDED;
     Header { flags, address: inbound.into(), token: outbound, ..Header::new(kind) }
 }
@@ -468,10 +470,10 @@ fn open() -> Side {
 
 fn open_with(agreed: ReadLimits) -> Side {
     let mut side = passive();
-    side.record(limits(Kind::Request, LIMITS));
+    side.record(limits(RecordKind::Request, LIMITS));
     side.wire.accept(side.now, agreed, b"").unwrap();
     side.said();
-    side.record(Header::new(Kind::Ready));
+    side.record(Header::new(RecordKind::Ready));
     side.said();
     side.taken();
     assert_eq!(side.acknowledged(), 2);
@@ -481,7 +483,7 @@ fn open_with(agreed: ReadLimits) -> Side {
 /// A connected active side.
 fn open_active() -> Side {
     let mut side = active();
-    side.record(limits(Kind::Reply, LIMITS));
+    side.record(limits(RecordKind::Reply, LIMITS));
     side.wire.confirm(side.now).unwrap();
     side.said();
     side.poll();
@@ -493,7 +495,7 @@ fn open_active() -> Side {
 // ---- records of the peer --------------------------------------------------------------------------
 
 fn write(token: u32, address: u64, length: usize, flags: u8) -> Header {
-    Header { flags, token, address, length: length as u32, ..Header::new(Kind::Write) }
+    Header { flags, token, address, length: length as u32, ..Header::new(RecordKind::Write) }
 }
 
 /// A record with its payload behind it.
@@ -502,19 +504,19 @@ fn with_payload(header: Header) -> Vec<u8> {
 }
 
 fn announce(token: u32, address: u64, length: u32) -> Header {
-    Header { token, address, length, ..Header::new(Kind::Announce) }
+    Header { token, address, length, ..Header::new(RecordKind::Announce) }
 }
 
 fn send(length: usize, flags: u8) -> Header {
-    Header { flags, length: length as u32, ..Header::new(Kind::Send) }
+    Header { flags, length: length as u32, ..Header::new(RecordKind::Send) }
 }
 
 fn read(token: u32, address: u64, length: u32) -> Header {
-    Header { flags: LAST, token, address, length, ..Header::new(Kind::Read) }
+    Header { flags: LAST, token, address, length, ..Header::new(RecordKind::Read) }
 }
 
 fn answer(length: usize, flags: u8) -> Header {
-    Header { flags, length: length as u32, ..Header::new(Kind::Answer) }
+    Header { flags, length: length as u32, ..Header::new(RecordKind::Answer) }
 }
 
 fn wrote(token: u32, address: u64, length: usize, last: bool) -> Got {
@@ -554,7 +556,7 @@ fn broken(side: &mut Side, rule: &str, detail: &str) {
     let said = side.said_with_words();
     let [(last_words, text)] = &said[..] else { panic!("{said:?}") };
     let plain = Header { ack: 0, ..*last_words };
-    assert_eq!(plain, Header { address: u64::MAX, ..Header::new(Kind::Refuse) });
+    assert_eq!(plain, Header { address: u64::MAX, ..Header::new(RecordKind::Refuse) });
     assert_eq!(text, b"");
     assert_eq!(
         last_words.ack as u32,

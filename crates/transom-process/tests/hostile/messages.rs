@@ -193,7 +193,7 @@ fn no_answer_inside_an_unfinished_write_or_send() {
 #[test]
 fn a_refusal_inside_an_unfinished_message_is_taken() {
     for (mut side, _) in unfinished() {
-        side.record(Header { address: u64::MAX, ..Header::new(Kind::Refuse) });
+        side.record(Header { address: u64::MAX, ..Header::new(RecordKind::Refuse) });
         assert!(matches!(side.taken()[..], [Got::Failed { id: None, .. }]));
         assert_eq!(side.said(), []);
         ended(&mut side);

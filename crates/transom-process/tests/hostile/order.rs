@@ -3,7 +3,7 @@
 use super::*;
 
 /// The records that the peer reads: kinds, and whether the message ends there.
-fn kinds(side: &mut Side) -> Vec<(Kind, bool)> {
+fn kinds(side: &mut Side) -> Vec<(RecordKind, bool)> {
     side.said().iter().map(|(header, _)| (header.kind, header.has(LAST))).collect()
 }
 
@@ -15,7 +15,7 @@ fn answers_and_messages_take_turns() {
         side.record(read(7, 0x1000, 8));
     }
     assert_eq!(side.begin(our_write(8)), Begin::Started);
-    let (answered, written) = ((Kind::Answer, true), (Kind::Write, true));
+    let (answered, written) = ((RecordKind::Answer, true), (RecordKind::Write, true));
     assert_eq!(kinds(&mut side), [answered, written, answered, answered]);
 }
 
@@ -32,8 +32,13 @@ fn what_has_begun_goes_on() {
             side.out.extend([frame.header(), &pattern(frame.length as usize)].concat());
         }
         side.record(read(7, 0x1000, 8));
-        let whole = [(Kind::Announce, false), (Kind::Write, false), (Kind::Write, true)];
-        assert_eq!(kinds(&mut side), [&whole[..], &[(Kind::Answer, true)]].concat(), "{frames}");
+        let whole =
+            [(RecordKind::Announce, false), (RecordKind::Write, false), (RecordKind::Write, true)];
+        assert_eq!(
+            kinds(&mut side),
+            [&whole[..], &[(RecordKind::Answer, true)]].concat(),
+            "{frames}"
+        );
     }
     // A Send, which has no announcement.
     let mut side = open();
@@ -48,10 +53,10 @@ fn what_has_begun_goes_on() {
     side.record(read(7, 0x1000, 8));
     let said = side.said();
     let [(answer, _), (first, _), (last, _)] = &said[..] else { panic!("{said:?}") };
-    assert_eq!(answer.kind, Kind::Answer, "nothing had begun");
+    assert_eq!(answer.kind, RecordKind::Answer, "nothing had begun");
     let flags = record::SOLICITED | record::INVALIDATE;
-    assert_eq!((first.kind, first.flags, first.address), (Kind::Send, flags, 0x55));
-    assert_eq!((last.kind, last.flags, last.address), (Kind::Send, flags | LAST, 0x55));
+    assert_eq!((first.kind, first.flags, first.address), (RecordKind::Send, flags, 0x55));
+    assert_eq!((last.kind, last.flags, last.address), (RecordKind::Send, flags | LAST, 0x55));
     assert_eq!((first.length, last.length), (most, 1));
     // An answer.
     let mut side = open();
@@ -59,7 +64,8 @@ fn what_has_begun_goes_on() {
     let frame = side.wire.next_frame(side.now).unwrap();
     side.out.extend([frame.header(), &pattern(frame.length as usize)].concat());
     assert_eq!(side.begin(our_write(8)), Begin::Started);
-    let expected = [(Kind::Answer, false), (Kind::Answer, true), (Kind::Write, true)];
+    let expected =
+        [(RecordKind::Answer, false), (RecordKind::Answer, true), (RecordKind::Write, true)];
     assert_eq!(kinds(&mut side), expected);
 }
 
@@ -73,15 +79,15 @@ fn a_long_write_is_announced_once_and_goes_on_where_it_was() {
         side.said().iter().map(|(h, _)| (h.kind, h.token, h.address, h.length)).collect();
     let at = |records: u64| 0x1000 + records * u64::from(most);
     let expected = [
-        (Kind::Announce, 7, at(0), 2 * most + 5),
-        (Kind::Write, 7, at(0), most),
-        (Kind::Write, 7, at(1), most),
-        (Kind::Write, 7, at(2), 5),
+        (RecordKind::Announce, 7, at(0), 2 * most + 5),
+        (RecordKind::Write, 7, at(0), most),
+        (RecordKind::Write, 7, at(1), most),
+        (RecordKind::Write, 7, at(2), 5),
     ];
     assert_eq!(said, expected);
     // A message that fits one record is not announced.
     side.post(our_write(most));
-    assert_eq!(kinds(&mut side), [(Kind::Write, true)]);
+    assert_eq!(kinds(&mut side), [(RecordKind::Write, true)]);
 }
 
 /// A Read and an atomic are one record each, as they are when they begin and leave step by step; of both no
@@ -127,10 +133,10 @@ fn a_small_write_overtakes_nothing() {
     assert_eq!(whole(&mut open(), 0, &SEND), None, "there is no receive for it");
     // The last record of start-up.
     let mut side = active();
-    side.record(limits(Kind::Reply, LIMITS));
+    side.record(limits(RecordKind::Reply, LIMITS));
     side.wire.confirm(side.now).unwrap();
     assert!(!writes(&mut side, 8));
-    assert_eq!(kinds(&mut side), [(Kind::Ready, false)]);
+    assert_eq!(kinds(&mut side), [(RecordKind::Ready, false)]);
     assert!(writes(&mut side, 8));
 }
 
@@ -165,7 +171,7 @@ fn a_small_send_needs_a_receive() {
     assert_eq!(whole(&mut side, 0, &SEND), None);
     side.beside(3 << 32);
     side.taken();
-    let plain = Header { flags: LAST, length, ..Header::new(Kind::Send) };
+    let plain = Header { flags: LAST, length, ..Header::new(RecordKind::Send) };
     for (number, (message, expected)) in [
         (SEND, plain),
         (solicited, Header { flags: LAST | record::SOLICITED, ..plain }),

@@ -4,21 +4,21 @@ use transom_process::record::{ELSEWHERE, INVALIDATE, LARGEST_TEXT, SOLICITED};
 
 use super::*;
 
-const ALL: [Kind; 14] = [
-    Kind::Request,
-    Kind::Reply,
-    Kind::Reject,
-    Kind::Ready,
-    Kind::Announce,
-    Kind::Write,
-    Kind::Send,
-    Kind::Read,
-    Kind::Answer,
-    Kind::Refuse,
-    Kind::Ack,
-    Kind::Atomic,
-    Kind::AtomicAnswer,
-    Kind::Target,
+const ALL: [RecordKind; 14] = [
+    RecordKind::Request,
+    RecordKind::Reply,
+    RecordKind::Reject,
+    RecordKind::Ready,
+    RecordKind::Announce,
+    RecordKind::Write,
+    RecordKind::Send,
+    RecordKind::Read,
+    RecordKind::Answer,
+    RecordKind::Refuse,
+    RecordKind::Ack,
+    RecordKind::Atomic,
+    RecordKind::AtomicAnswer,
+    RecordKind::Target,
 ];
 
 /// A side that expects every kind of message there is.
@@ -59,7 +59,7 @@ fn a_record_of_no_known_kind_is_refused() {
 #[test]
 fn an_acknowledgement_is_not_in_a_slot() {
     let mut side = open();
-    side.record(Header { ack: 1, ..Header::new(Kind::Ack) });
+    side.record(Header { ack: 1, ..Header::new(RecordKind::Ack) });
     lied(&mut side, RingViolation::Record);
 }
 
@@ -67,15 +67,17 @@ fn an_acknowledgement_is_not_in_a_slot() {
 fn each_kind_has_its_largest_payload() {
     for kind in ALL {
         let most = match kind {
-            Kind::Write | Kind::Send | Kind::Answer => 65_536,
-            Kind::Request | Kind::Reply | Kind::Reject | Kind::Refuse => 512,
-            Kind::Atomic => 16,
-            Kind::Ready
-            | Kind::Announce
-            | Kind::Read
-            | Kind::Ack
-            | Kind::AtomicAnswer
-            | Kind::Target => 0,
+            RecordKind::Write | RecordKind::Send | RecordKind::Answer => 65_536,
+            RecordKind::Request | RecordKind::Reply | RecordKind::Reject | RecordKind::Refuse => {
+                512
+            }
+            RecordKind::Atomic => 16,
+            RecordKind::Ready
+            | RecordKind::Announce
+            | RecordKind::Read
+            | RecordKind::Ack
+            | RecordKind::AtomicAnswer
+            | RecordKind::Target => 0,
         };
         assert_eq!(kind.largest_payload(), most, "{kind:?}");
         if most == 0 {
@@ -109,7 +111,7 @@ fn the_largest_payload_is_taken() {
     side.record(Header {
         length: LARGEST_TEXT as u32,
         address: u64::MAX,
-        ..Header::new(Kind::Refuse)
+        ..Header::new(RecordKind::Refuse)
     });
     let [Got::Failed { error, .. }] = &side.taken()[..] else { panic!() };
     assert!(error.explanation.is_some());
@@ -118,7 +120,7 @@ fn the_largest_payload_is_taken() {
     side.record(read(7, 0x1000, u32::MAX));
     side.record(announce(7, 0x1000, u32::MAX));
     assert_eq!(side.taken().len(), 2);
-    for (kind, mut side) in [(Kind::Request, passive()), (Kind::Reply, active())] {
+    for (kind, mut side) in [(RecordKind::Request, passive()), (RecordKind::Reply, active())] {
         side.record(Header { length: LARGEST_TEXT as u32, ..Header::new(kind) });
         let private = pattern(LARGEST_TEXT);
         assert!(
@@ -131,7 +133,8 @@ fn the_largest_payload_is_taken() {
 #[test]
 fn no_record_of_start_up_after_start_up() {
     for open in [open, open_active] {
-        for kind in [Kind::Request, Kind::Reply, Kind::Reject, Kind::Ready] {
+        for kind in [RecordKind::Request, RecordKind::Reply, RecordKind::Reject, RecordKind::Ready]
+        {
             let mut side = open();
             side.record(Header::new(kind));
             broken(&mut side, "start-up", &format!("a {kind:?} after start-up"));
@@ -166,7 +169,7 @@ fn a_payload_is_where_the_ring_says_and_not_where_the_peer_says() {
     );
     // Text is copied out of the data area, and is never an address either.
     let mut side = ready();
-    let refusal = Header { address: u64::MAX, length: 40, ..Header::new(Kind::Refuse) };
+    let refusal = Header { address: u64::MAX, length: 40, ..Header::new(RecordKind::Refuse) };
     side.record(Header { flags: ELSEWHERE, ..refusal });
     let [Got::Failed { error, .. }] = &side.taken()[..] else { panic!() };
     assert_eq!(error.explanation.as_ref().unwrap().chars().count(), 40);
@@ -191,7 +194,7 @@ fn a_part_of_a_record_is_left_where_it_is() {
         (write(7, 0x1000, 100, LAST), 100),
         (send(8, LAST), 8),
         (read(7, 0x1000, 8), 0),
-        (Header { length: 40, ..Header::new(Kind::Refuse) }, 40),
+        (Header { length: 40, ..Header::new(RecordKind::Refuse) }, 40),
         (write(7, 0x1000, 5000, LAST | ELSEWHERE), 8),
     ] {
         let mut side = ready();

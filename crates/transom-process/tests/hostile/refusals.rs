@@ -11,7 +11,7 @@ fn refusal(operation: Operation, class: RefusalClass, record: u64, length: usize
         detail: detail(Some(operation), Some(class)),
         address: record,
         length: length as u32,
-        ..Header::new(Kind::Refuse)
+        ..Header::new(RecordKind::Refuse)
     }
 }
 
@@ -19,7 +19,7 @@ fn refusal(operation: Operation, class: RefusalClass, record: u64, length: usize
 fn told(side: &mut Side) -> (u16, u64, String) {
     let said = side.said_with_words();
     let [(header, text)] = &said[..] else { panic!("{said:?}") };
-    assert_eq!((header.kind, header.flags, header.token), (Kind::Refuse, 0, 0));
+    assert_eq!((header.kind, header.flags, header.token), (RecordKind::Refuse, 0, 0));
     ended(side);
     (header.detail, header.address, String::from_utf8(text.clone()).unwrap())
 }
@@ -108,7 +108,7 @@ fn an_answer_that_cannot_be_made_refuses_its_read() {
     side.wire.abandon(side.now, &frame, &refusal);
     let frame = side.wire.next_frame(side.now).unwrap();
     let header = Header::from_words(record::to_words(frame.header()).unwrap()).unwrap();
-    assert_eq!((header.kind, header.address), (Kind::Refuse, 3));
+    assert_eq!((header.kind, header.address), (RecordKind::Refuse, 3));
     assert_eq!(header.detail, detail(Some(operation), Some(class)));
     assert_eq!(side.wire.next_frame(side.now).map(|_| ()), None);
     // A message of ours that could not be supplied is no fault of the peer's.
@@ -238,7 +238,7 @@ fn what_a_peer_says_is_read_as_far_as_it_means_something() {
         (0xFFFF, None, None),
     ] {
         let mut side = open();
-        side.record(Header { detail, address: u64::MAX, ..Header::new(Kind::Refuse) });
+        side.record(Header { detail, address: u64::MAX, ..Header::new(RecordKind::Refuse) });
         let (id, error) = failed(&mut side);
         assert_eq!((id, error.operation, error.class), (None, operation, class), "{detail:#x}");
         assert_eq!(error.code, "the peer says that a rule of the path was broken");

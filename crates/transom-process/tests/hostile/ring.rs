@@ -49,7 +49,7 @@ fn a_slot_of_another_lap_holds_nothing() {
 fn a_ring_violation_is_reported_again() {
     let slots = Vec::from_iter((0..4).map(|_| Slot::default()));
     let mut consumer = Consumer::new(4, DATA);
-    forge(&slots, 0, 1, Header::new(Kind::Ack).words());
+    forge(&slots, 0, 1, Header::new(RecordKind::Ack).words());
     for _ in 0..3 {
         assert_eq!(consumer.take(&slots), Some(Err(RingViolation::Record)));
         assert!(consumer.has_next(&slots));

@@ -2,14 +2,22 @@
 
 use super::*;
 
-const START_UP: [Kind; 4] = [Kind::Request, Kind::Reply, Kind::Reject, Kind::Ready];
-const MESSAGES: [Kind; 7] =
-    [Kind::Announce, Kind::Write, Kind::Send, Kind::Read, Kind::Answer, Kind::Refuse, Kind::Ack];
+const START_UP: [RecordKind; 4] =
+    [RecordKind::Request, RecordKind::Reply, RecordKind::Reject, RecordKind::Ready];
+const MESSAGES: [RecordKind; 7] = [
+    RecordKind::Announce,
+    RecordKind::Write,
+    RecordKind::Send,
+    RecordKind::Read,
+    RecordKind::Answer,
+    RecordKind::Refuse,
+    RecordKind::Ack,
+];
 
 /// A passive side whose program has not decided yet.
 fn pending() -> Side {
     let mut side = passive();
-    side.record(limits(Kind::Request, LIMITS));
+    side.record(limits(RecordKind::Request, LIMITS));
     side.taken();
     side
 }
@@ -25,18 +33,18 @@ fn accepted() -> Side {
 /// An active side that was accepted and has not completed.
 fn answered() -> Side {
     let mut side = active();
-    side.record(limits(Kind::Reply, LIMITS));
+    side.record(limits(RecordKind::Reply, LIMITS));
     side.taken();
     side
 }
 
 #[test]
 fn each_phase_takes_its_own_records_only() {
-    let phases: [(Make, &[Kind]); 5] = [
-        (passive, &[Kind::Request]),
+    let phases: [(Make, &[RecordKind]); 5] = [
+        (passive, &[RecordKind::Request]),
         (pending, &[]),
-        (accepted, &[Kind::Ready]),
-        (active, &[Kind::Reply, Kind::Reject]),
+        (accepted, &[RecordKind::Ready]),
+        (active, &[RecordKind::Reply, RecordKind::Reject]),
         (answered, &[]),
     ];
     for (phase, fit) in phases {
@@ -67,32 +75,37 @@ fn a_record_of_no_kind_ends_start_up() {
 /// The smaller of what each side wants, in each direction, and never more than a side's own cap.
 #[test]
 fn limits_of_the_peer_are_capped() {
-    let huge = Header { address: u64::MAX, token: u32::MAX, ..Header::new(Kind::Request) };
+    let huge = Header { address: u64::MAX, token: u32::MAX, ..Header::new(RecordKind::Request) };
     let mut side = passive();
     side.record(huge);
     let caps = ReadLimits { inbound: 128, outbound: 128 };
     assert_eq!(side.taken(), [Got::Request { limits: caps, private: vec![] }]);
     side.wire.accept(side.now, ReadLimits { inbound: 129, outbound: 3 }, b"").unwrap();
     let agreed = ReadLimits { inbound: 128, outbound: 3 };
-    assert_eq!(side.said(), [(limits(Kind::Reply, agreed), vec![])]);
+    assert_eq!(side.said(), [(limits(RecordKind::Reply, agreed), vec![])]);
     assert_eq!(side.wire.facts().unwrap().limits, agreed);
     // Each side may ask for as much as the other serves.
     let mut side = passive();
-    side.record(limits(Kind::Request, ReadLimits { inbound: 5, outbound: 6 }));
+    side.record(limits(RecordKind::Request, ReadLimits { inbound: 5, outbound: 6 }));
     let seen = ReadLimits { inbound: 6, outbound: 5 };
     assert_eq!(side.taken(), [Got::Request { limits: seen, private: vec![] }]);
     side.wire.accept(side.now, caps, b"").unwrap();
-    assert_eq!(side.said(), [(limits(Kind::Reply, seen), vec![])]);
+    assert_eq!(side.said(), [(limits(RecordKind::Reply, seen), vec![])]);
     // A Reply cannot raise what was asked for.
     for (theirs, inbound, outbound) in [(u32::MAX, 4, 4), (4, 4, 4), (3, 3, 3), (0, 0, 0)] {
         let mut side = active();
-        side.record(Header { kind: Kind::Reply, address: theirs.into(), token: theirs, ..huge });
+        side.record(Header {
+            kind: RecordKind::Reply,
+            address: theirs.into(),
+            token: theirs,
+            ..huge
+        });
         let limits = ReadLimits { inbound, outbound };
         assert_eq!(side.taken(), [Got::Accepted { limits, private: vec![] }]);
         assert_eq!(side.wire.facts().unwrap().limits, limits);
     }
     let mut side = active();
-    side.record(limits(Kind::Reply, ReadLimits { inbound: 1, outbound: 2 }));
+    side.record(limits(RecordKind::Reply, ReadLimits { inbound: 1, outbound: 2 }));
     let limits = ReadLimits { inbound: 2, outbound: 1 };
     assert_eq!(side.taken(), [Got::Accepted { limits, private: vec![] }]);
 }
@@ -112,19 +125,25 @@ fn private_data_has_the_limit_of_the_other_path() {
     assert_eq!(side.said(), [], "and nothing has happened");
     assert!(side.wire.facts().is_none());
     side.wire.accept(side.now, LIMITS, &fits).unwrap();
-    let reply = Header { length: 508, ..limits(Kind::Reply, LIMITS) };
+    let reply = Header { length: 508, ..limits(RecordKind::Reply, LIMITS) };
     assert_eq!(side.said(), [(reply, fits.clone())]);
     assert_eq!(side.wire.accept(side.now, LIMITS, b""), Err(Order));
     let mut side = pending();
     side.wire.reject(side.now, &fits).unwrap();
-    assert_eq!(side.said(), [(Header { length: 508, ..Header::new(Kind::Reject) }, fits.clone())]);
+    assert_eq!(
+        side.said(),
+        [(Header { length: 508, ..Header::new(RecordKind::Reject) }, fits.clone())]
+    );
     ended(&mut side);
     let mut side = Side::new(Config::new(Role::Active));
     assert_eq!(side.wire.connect(side.now, LIMITS, &too_long), refused);
     assert_eq!((side.said(), side.wire.deadline()), (vec![], None));
     assert_eq!(side.wire.confirm(side.now), Err(Order));
     side.wire.connect(side.now, LIMITS, &fits).unwrap();
-    assert_eq!(side.said(), [(Header { length: 508, ..limits(Kind::Request, LIMITS) }, fits)]);
+    assert_eq!(
+        side.said(),
+        [(Header { length: 508, ..limits(RecordKind::Request, LIMITS) }, fits)]
+    );
     assert_eq!(side.wire.connect(side.now, LIMITS, b""), Err(Order));
     assert_eq!(side.wire.confirm(side.now), Err(Order));
 }
@@ -133,7 +152,7 @@ fn private_data_has_the_limit_of_the_other_path() {
 #[test]
 fn a_rejected_side_has_ended() {
     let mut side = active();
-    side.record(Header { length: 40, ..Header::new(Kind::Reject) });
+    side.record(Header { length: 40, ..Header::new(RecordKind::Reject) });
     assert_eq!(side.taken(), [Got::Rejected { private: pattern(40) }]);
     assert_eq!(side.said(), []);
     assert_eq!(side.wire.confirm(side.now), Err(transom_wire::SetupError::Order));
@@ -168,7 +187,7 @@ fn every_wait_for_the_peer_ends() {
     }
     let config = Config { confirm_timeout: None, ..Config::new(Role::Passive) };
     let mut side = Side::new(config);
-    side.record(limits(Kind::Request, LIMITS));
+    side.record(limits(RecordKind::Request, LIMITS));
     side.wire.accept(side.now, LIMITS, b"").unwrap();
     assert_eq!(side.wire.deadline(), None);
 }
@@ -213,7 +232,7 @@ fn messages_wait_for_the_end_of_start_up() {
     }
     let mut side = accepted();
     side.wire.receives_posted(side.now, 3, false);
-    side.record(Header::new(Kind::Ready));
+    side.record(Header::new(RecordKind::Ready));
     let got = side.taken();
     assert!(got.len() == 2 && got.contains(&Got::Established) && got.contains(&Got::Resume));
     side.transmit();

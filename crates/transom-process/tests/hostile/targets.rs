@@ -3,7 +3,7 @@
 use super::*;
 
 fn target(token: u32) -> Header {
-    Header { token, ..Header::new(Kind::Target) }
+    Header { token, ..Header::new(RecordKind::Target) }
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn ours_goes_in_front_of_the_messages_that_it_is_for() {
         side.post(our_write(8));
         let all: Vec<_> =
             side.said().iter().map(|(header, _)| (header.kind, header.token)).collect();
-        let expected = said.map(|number| (Kind::Target, number)).into_iter();
+        let expected = said.map(|number| (RecordKind::Target, number)).into_iter();
         assert_eq!(all[..all.len() - 1], expected.collect::<Vec<_>>());
-        assert_eq!(all[all.len() - 1].0, Kind::Write);
+        assert_eq!(all[all.len() - 1].0, RecordKind::Write);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use transom_iwarp::{Config, Stream};
 use transom_memory::ConnectionId;
-use transom_process::record::{self, Header, Kind};
+use transom_process::record::{self, Header, RecordKind};
 use transom_wire::{Buffer as OutBuffer, ReadLimits, Role, Time, Wire};
 
 use super::host::{Host, HostConfig};
@@ -419,7 +419,7 @@ impl Pair {
         let connection = self.hosts[host].connection.as_mut();
         if let Some(ack) = connection.and_then(|one| one.wire().acknowledgement(now)) {
             // A ring has a place for this word; here a record of its own carries it.
-            let header = Header { ack, ..Header::new(Kind::Ack) };
+            let header = Header { ack, ..Header::new(RecordKind::Ack) };
             written.extend_from_slice(&record::to_bytes(header.words()));
         }
         let way = &mut self.ways[1 - host];

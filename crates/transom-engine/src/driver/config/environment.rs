@@ -8,7 +8,7 @@
 //! | `TRANSOM_SPIN` | `off`, `auto`, or microseconds: see [`Spin`] | `auto` |
 //! | `TRANSOM_NAME` | the name of every adapter that its program does not name | none |
 //! | `TRANSOM_INSPECT` | anything but `0`: the process answers `transom ps` and `transom show` | it does not |
-//! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`Ledger`] | none |
+//! | `TRANSOM_LEDGER` | anything but `0`: a ledger of grants is printed at exit; with `strict` or `backtrace` among its words, see [`GrantLedger`] | none |
 //! | `TRANSOM_CAPTURE` | a file: see [`CaptureOptions`] | nothing is captured |
 //! | `TRANSOM_CAPTURE_PAYLOAD` | bytes of the program's to keep of each frame, or `all` | 64 |
 //! | `TRANSOM_CAPTURE_SIZE` | bytes of a file (`64M`), of which there are several then | one file |
@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::capture::{CaptureOptions, CaptureRing};
-use super::options::{Ledger, Options};
+use super::options::{GrantLedger, Options};
 use super::path::Path;
 use crate::driver::limits::guess_limiter::GuessLimit;
 use crate::driver::schedule::spin::Spin;
@@ -44,7 +44,7 @@ pub struct Environment {
     /// Answer who asks what is registered.
     pub inspect: bool,
     /// Print what of the grants to peers was not as it should be when the process exits.
-    pub ledger: Option<Ledger>,
+    pub ledger: Option<GrantLedger>,
     /// Capture what goes over the connections.
     pub capture: Option<CaptureOptions>,
     /// Print each refusal on standard error.
@@ -97,11 +97,11 @@ fn is_on(value: Option<OsString>) -> bool {
 }
 
 /// Words, separated by commas.
-fn ledger(value: Option<OsString>) -> Option<Ledger> {
+fn ledger(value: Option<OsString>) -> Option<GrantLedger> {
     let value = value.filter(|value| value != "0")?;
     let value = value.to_string_lossy();
     let has = |word| value.split(',').any(|one| one.trim() == word);
-    Some(Ledger { strict: has("strict"), backtrace: has("backtrace") })
+    Some(GrantLedger { strict: has("strict"), backtrace: has("backtrace") })
 }
 
 /// An unknown word is TCP: a variable that is set asks for something other than the default.
@@ -244,7 +244,7 @@ mod tests {
             ("stricter", false, false),
         ] {
             let ledger = of("TRANSOM_LEDGER", value).ledger;
-            assert_eq!(ledger, Some(Ledger { strict, backtrace }), "{value}");
+            assert_eq!(ledger, Some(GrantLedger { strict, backtrace }), "{value}");
         }
         assert_eq!(of("TRANSOM_LEDGER", "0").ledger, None);
     }

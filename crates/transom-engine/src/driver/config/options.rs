@@ -88,8 +88,8 @@ pub struct Options {
     /// what was refused: on a socket in the user's runtime directory, with a thread of its own.
     /// Memory itself is never shown.
     pub inspect: bool,
-    /// See [`Ledger`].
-    pub ledger: Option<Ledger>,
+    /// See [`GrantLedger`].
+    pub ledger: Option<GrantLedger>,
     /// See [`CaptureOptions`].
     pub capture: Option<CaptureOptions>,
     /// See [`Trace`].
@@ -102,7 +102,7 @@ pub struct Options {
 /// revoked, broader than any use, used after it was revoked, open to a whole domain, still open when
 /// its connection ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct GrantLedger {
     /// With findings, a process that would exit with 0 exits with
     /// [`LEDGER_STATUS`](super::super::grants::LEDGER_STATUS).
     pub strict: bool,

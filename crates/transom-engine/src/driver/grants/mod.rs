@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_memory::{QueuePairId, Review, Token};
 
 use self::sites::Sites;
-use super::config::options::Ledger;
+use super::config::options::GrantLedger;
 use super::schedule::shared::Shared;
 use crate::sys::{self, AtExit};
 
@@ -31,7 +31,7 @@ const MOST_PEERS: usize = 4096;
 struct Books {
     /// The process: see [`sys::fork_generation`].
     generation: u64,
-    wanted: Ledger,
+    wanted: GrantLedger,
     adapters: Vec<Weak<Shared>>,
     /// Findings of adapters that have ended.
     ended: Review,
@@ -60,7 +60,7 @@ fn books() -> MutexGuard<'static, Option<Books>> {
 /// Why that is impossible.
 pub(crate) fn begin(shared: &Arc<Shared>) -> Result<(), &'static str> {
     let Some(wanted) = shared.options.ledger else { return Ok(()) };
-    sys::add_exit_hook(AtExit::Ledger, at_exit)?;
+    sys::add_exit_hook(AtExit::GrantLedger, at_exit)?;
     let mut books = books();
     let books = books.get_or_insert_with(|| Books {
         generation: sys::fork_generation(),

@@ -6,13 +6,13 @@ use std::process::{Command, Output};
 use transom_memory::Rights;
 
 use super::harness::*;
-use crate::raw::{LEDGER_STATUS, Ledger, Options};
+use crate::raw::{GrantLedger, LEDGER_STATUS, Options};
 
 /// The program that this process is.
 const PROGRAM: &str = "TRANSOM_TEST_LEDGER";
 
 fn options(strict: bool) -> Options {
-    Options { ledger: Some(Ledger { strict, backtrace: false }), ..Options::from_env() }
+    Options { ledger: Some(GrantLedger { strict, backtrace: false }), ..Options::from_env() }
 }
 
 /// The program, if this process was started as one.

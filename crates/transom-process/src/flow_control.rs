@@ -25,7 +25,7 @@ const SHARED: u64 = 1 << 62;
 const WANTED: u64 = 1 << 63;
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct FlowControl {
     pacer: Acknowledgements<CREDITS>,
     /// Records that the peer knows to be executed, and bytes executed since then.
     acknowledged: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Patience {
     pub(crate) bytes: u64,
 }
 
-impl Ledger {
+impl FlowControl {
     pub(crate) fn pacer(&mut self) -> &mut Acknowledgements<CREDITS> {
         &mut self.pacer
     }
@@ -70,7 +70,7 @@ impl Ledger {
         self.pacer.announced_credits()
     }
 
-    /// Whether it must leave without anything to ride on; `executed`: as [`Ledger::word`].
+    /// Whether it must leave without anything to ride on; `executed`: as [`FlowControl::word`].
     pub(crate) fn is_due(&self, now: Time, executed: u32, patience: &Patience) -> bool {
         self.pacer.is_due(now, patience.delay, self.is_full(executed, patience))
     }
@@ -182,52 +182,55 @@ mod tests {
         Patience { delay: Duration::from_micros(20), records: 16, bytes: 1 << 17 };
 
     /// Whether this is what the peer has granted.
-    fn knows(ledger: &Ledger, credits: u32) -> bool {
-        !ledger.pacer.is_behind(credits) && ledger.pacer.is_behind(credits - 1)
+    fn knows(flow_control: &FlowControl, credits: u32) -> bool {
+        !flow_control.pacer.is_behind(credits) && flow_control.pacer.is_behind(credits - 1)
     }
 
     #[test]
     fn an_older_word_changes_nothing_and_a_false_one_is_seen() {
-        let mut ledger = Ledger::default();
+        let mut flow_control = FlowControl::default();
         let at = |executed: u64, credits: u64| executed | credits << 32;
-        let news = ledger.learn(at(5, 7), 0, 9, 0).unwrap();
-        assert_eq!((news.executed, knows(&ledger, 7)), (5, true));
-        assert_eq!(ledger.learn(at(4, 7), 5, 9, 0), Some(News::default()));
-        assert_eq!(ledger.learn(at(5, 6), 5, 9, 0), Some(News::default()));
-        assert!(knows(&ledger, 7));
-        assert_eq!(ledger.learn(at(10, 7), 5, 9, 0), None, "9 were sent");
+        let news = flow_control.learn(at(5, 7), 0, 9, 0).unwrap();
+        assert_eq!((news.executed, knows(&flow_control, 7)), (5, true));
+        assert_eq!(flow_control.learn(at(4, 7), 5, 9, 0), Some(News::default()));
+        assert_eq!(flow_control.learn(at(5, 6), 5, 9, 0), Some(News::default()));
+        assert!(knows(&flow_control, 7));
+        assert_eq!(flow_control.learn(at(10, 7), 5, 9, 0), None, "9 were sent");
         // As far as half of what can be counted a number is younger, behind that it is older.
         let half = u64::from(CREDITS / 2);
-        assert_eq!(ledger.learn(at(5, 7 + half + 1), 5, 9, 0), Some(News::default()));
-        assert!(knows(&ledger, 7));
-        assert_eq!(ledger.learn(at(5, 7 + half), 5, 9, 0).map(|news| news.executed), Some(0));
-        assert!(knows(&ledger, 7 + CREDITS / 2));
-        ledger.pacer = Acknowledgements::default();
-        ledger.pacer.on_grant(Grant { credits: 7, ..Grant::default() }, 0);
-        let around = ledger.learn(at(3, 7), 0xFFFF_FFFE, 0x1_0000_0009, 0).unwrap();
+        assert_eq!(flow_control.learn(at(5, 7 + half + 1), 5, 9, 0), Some(News::default()));
+        assert!(knows(&flow_control, 7));
+        assert_eq!(flow_control.learn(at(5, 7 + half), 5, 9, 0).map(|news| news.executed), Some(0));
+        assert!(knows(&flow_control, 7 + CREDITS / 2));
+        flow_control.pacer = Acknowledgements::default();
+        flow_control.pacer.on_grant(Grant { credits: 7, ..Grant::default() }, 0);
+        let around = flow_control.learn(at(3, 7), 0xFFFF_FFFE, 0x1_0000_0009, 0).unwrap();
         assert_eq!(around.executed, 5, "counts wrap");
     }
 
     #[test]
     fn an_acknowledgement_waits_for_company_but_not_for_ever() {
-        let mut ledger = Ledger::default();
-        ledger.pacer().start();
-        let _ = ledger.word(0);
-        assert!(!ledger.is_due(NOW, 0, &PATIENCE));
-        ledger.executed(NOW, 8);
-        assert!(!ledger.is_due(NOW, 1, &PATIENCE), "it may ride along");
-        assert!(ledger.is_due(NOW, 16, &PATIENCE), "sixteen do not wait");
-        assert!(ledger.is_due(NOW.after(PATIENCE.delay), 1, &PATIENCE));
-        ledger.pacer().on_idle_pass();
-        ledger.pacer().on_idle_pass();
-        assert!(ledger.is_due(NOW, 1, &PATIENCE), "two passes found nothing to do");
-        let _ = ledger.word(1);
-        ledger.executed(NOW, 1 << 17);
-        assert!(ledger.is_due(NOW, 2, &PATIENCE), "the ring must not run full");
-        let _ = ledger.word(2);
-        ledger.executed(NOW, (1 << 17) - 1);
-        assert!(!ledger.is_due(NOW, 3, &PATIENCE), "what was acknowledged does not count again");
-        ledger.executed(NOW, 1);
-        assert!(ledger.is_due(NOW, 4, &PATIENCE));
+        let mut flow_control = FlowControl::default();
+        flow_control.pacer().start();
+        let _ = flow_control.word(0);
+        assert!(!flow_control.is_due(NOW, 0, &PATIENCE));
+        flow_control.executed(NOW, 8);
+        assert!(!flow_control.is_due(NOW, 1, &PATIENCE), "it may ride along");
+        assert!(flow_control.is_due(NOW, 16, &PATIENCE), "sixteen do not wait");
+        assert!(flow_control.is_due(NOW.after(PATIENCE.delay), 1, &PATIENCE));
+        flow_control.pacer().on_idle_pass();
+        flow_control.pacer().on_idle_pass();
+        assert!(flow_control.is_due(NOW, 1, &PATIENCE), "two passes found nothing to do");
+        let _ = flow_control.word(1);
+        flow_control.executed(NOW, 1 << 17);
+        assert!(flow_control.is_due(NOW, 2, &PATIENCE), "the ring must not run full");
+        let _ = flow_control.word(2);
+        flow_control.executed(NOW, (1 << 17) - 1);
+        assert!(
+            !flow_control.is_due(NOW, 3, &PATIENCE),
+            "what was acknowledged does not count again"
+        );
+        flow_control.executed(NOW, 1);
+        assert!(flow_control.is_due(NOW, 4, &PATIENCE));
     }
 }
