@@ -1,7 +1,7 @@
 //! `transom run`: what it sets, whom it refuses, and how programs end under it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // tests
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -358,6 +358,40 @@ fn v105_the_device_is_there_before_a_program_asks_a_library() {
     let looked = "echo /sys/class/infiniband/*; ls /sys/class/infiniband";
     let done = run(&["--quiet", "--device", &name, "--", "sh", "-c", looked]);
     assert!(text(&done.stdout).contains(&format!("{name}\n")), "{}", text(&done.stderr));
+}
+
+/// Verbs V105: namespaces have other interfaces and addresses, and one user may work in several at a time.
+#[test]
+fn v105_each_network_namespace_has_its_own_device() {
+    let own = ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
+    let within = |words: &[&str]| {
+        let mut command = Command::new(own[0]);
+        command.args(&own[1..]).args(words).output()
+    };
+    if !within(&["true"]).is_ok_and(|done| done.status.success()) {
+        return eprintln!("SKIPPED: a network namespace takes root, util-linux and iproute2");
+    }
+    let script = "echo begun; read go; cd /sys/class/infiniband/transom0/device/net; echo *";
+    let words = [env!("CARGO_BIN_EXE_transom"), "run", "--quiet", "--", "sh", "-c", script];
+    let mut command = Command::new(own[0]);
+    command.args(&own[1..]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut there = command.spawn().unwrap();
+    let mut said = BufReader::new(there.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "begun");
+    // A program in this namespace, while that one runs.
+    let here = run(&["--quiet", "--", "ls", "/sys/class/infiniband/transom0/device/net"]);
+    assert!(text(&here.stdout).contains("lo\n"), "{}", text(&here.stderr));
+    there.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "lo");
+    assert!(there.wait().unwrap().success());
+}
+
+/// Verbs V106: what a user does who looks around.
+#[test]
+fn v106_the_list_of_devices_is_listed_without_a_complaint() {
+    let done = run(&["--quiet", "--", "ls", "-la", "/sys/class/infiniband/"]);
+    assert!(text(&done.stdout).contains(" transom0 -> "), "{}", text(&done.stdout));
+    assert_eq!(text(&done.stderr), "");
 }
 
 #[test]

@@ -102,4 +102,17 @@ calls! {
     realpath(; path, to: *mut c_char) -> *mut c_char, std::ptr::null_mut();
     __realpath_chk(; path, to: *mut c_char, size: usize) -> *mut c_char, std::ptr::null_mut();
     canonicalize_file_name(; path) -> *mut c_char, std::ptr::null_mut();
+    getxattr(; path, name: *const c_char, to: Pointer, size: usize) -> isize, -1;
+    lgetxattr(; path, name: *const c_char, to: Pointer, size: usize) -> isize, -1;
+    listxattr(; path, to: *mut c_char, size: usize) -> isize, -1;
+    llistxattr(; path, to: *mut c_char, size: usize) -> isize, -1;
+    statfs(; path, to: Pointer) -> c_int, -1;
+    statfs64(; path, to: Pointer) -> c_int, -1;
+    inotify_add_watch(fd: c_int; path, mask: c_uint) -> c_int, -1;
+    glob(; path, flags: c_int, failed: Pointer, to: Pointer) -> c_int, libc::GLOB_ABORTED;
+    glob64(; path, flags: c_int, failed: Pointer, to: Pointer) -> c_int, libc::GLOB_ABORTED;
+    ftw(; path, each: Pointer, depth: c_int) -> c_int, -1;
+    ftw64(; path, each: Pointer, depth: c_int) -> c_int, -1;
+    nftw(; path, each: Pointer, depth: c_int, flags: c_int) -> c_int, -1;
+    nftw64(; path, each: Pointer, depth: c_int, flags: c_int) -> c_int, -1;
 }

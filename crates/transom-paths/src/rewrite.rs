@@ -15,13 +15,21 @@ const CHARACTER_DEVICE: &[u8] = b"/dev/infiniband/uverbs";
 const NOWHERE: &[u8] = b"/dev/null";
 
 /// Write what `path` leads to into `room`, with `sysfs` in the place of `/sys`. `false`: the path stays
-/// what it is. Nothing but what lies below the device and its classes can be named this way.
+/// what it is. Nothing but what lies below the device and its classes can be named this way; a path that climbs
+/// out of there goes on in the system's own tree, as it would behind the kernel's own entry.
 pub(crate) fn rewrite(path: &[u8], sysfs: &[u8], room: &mut [u8; LONGEST]) -> bool {
     if let Some(number) = path.strip_prefix(CHARACTER_DEVICE) {
         return is_number(number) && put(room, NOWHERE, b"");
     }
     let below = path.strip_prefix(SYSFS).unwrap_or_default();
-    is_looked_at(path) && ends_inside(below) && put(room, sysfs, below)
+    is_looked_at(path)
+        && match end(below) {
+            End::Inside => put(room, sysfs, below),
+            // Without a way up on it the path stays what it is.
+            End::Outside(folder, rest) => {
+                folder.len() + rest.len() != path.len() && put(room, folder, rest)
+            }
+        }
 }
 
 /// Whether a path may be one of the directory's.
@@ -49,6 +57,7 @@ enum Place {
 }
 
 impl Place {
+    /// The place one step below; `None`: the system's own, below [`Place::own`].
     fn enter(self, name: &[u8]) -> Option<Place> {
         let family = matches!(name, b"infiniband" | b"infiniband_verbs");
         Some(match self {
@@ -59,14 +68,15 @@ impl Place {
             Place::Devices if name == BUS_NAME => Place::Bus,
             Place::Bus => Place::Folder(0),
             Place::Folder(0) if family => Place::Family,
-            Place::Folder(depth) => Place::Folder(depth.checked_add(1)?),
+            Place::Folder(depth) => Place::Folder(depth.saturating_add(1)),
             Place::Device if name == b"device" => Place::Folder(0),
             Place::Device => Place::Below(1),
-            Place::Below(depth) => Place::Below(depth.checked_add(1)?),
+            Place::Below(depth) => Place::Below(depth.saturating_add(1)),
             Place::Top | Place::Class | Place::Devices => return None,
         })
     }
 
+    /// The place one step above; `None`: above `/sys`.
     fn leave(self) -> Option<Place> {
         Some(match self {
             Place::Top => return None,
@@ -81,18 +91,41 @@ impl Place {
             Place::Below(depth) => Place::Below(depth - 1),
         })
     }
+
+    /// The folder of the system's own that this place is.
+    fn own(self) -> Option<&'static [u8]> {
+        match self {
+            Place::Top => Some(SYSFS),
+            Place::Class => Some(b"/sys/class"),
+            Place::Devices => Some(b"/sys/devices"),
+            _ => None,
+        }
+    }
 }
 
-/// Whether a path below `/sys` ends at the device, in a class of it, or in its PCI folder, and has left
-/// the directory nowhere before.
-fn ends_inside(path: &[u8]) -> bool {
-    let step = |place: Place, name: &[u8]| match name {
-        b"" | b"." => Some(place),
-        b".." => place.leave(),
-        name => place.enter(name),
-    };
-    let end = path.split(|byte| *byte == b'/').try_fold(Place::Top, step);
-    !matches!(end, None | Some(Place::Top | Place::Class | Place::Devices))
+/// The end of a path below `/sys`.
+enum End<'a> {
+    /// The device, a class of it, or its PCI folder.
+    Inside,
+    /// In the system's own tree: the folder in which the path leaves the directory, and the rest from there.
+    Outside(&'static [u8], &'a [u8]),
+}
+
+/// Where a path below `/sys` ends.
+fn end(path: &[u8]) -> End<'_> {
+    let (mut place, mut rest) = (Place::Top, path);
+    while let Some((_slash, behind)) = rest.split_first() {
+        let length = behind.iter().position(|byte| *byte == b'/').unwrap_or(behind.len());
+        let (name, after) = behind.split_at_checked(length).unwrap_or((behind, b""));
+        let next = match name {
+            b"" | b"." => Some(place),
+            b".." => place.leave(),
+            name => place.enter(name),
+        };
+        let Some(next) = next else { return End::Outside(place.own().unwrap_or(SYSFS), rest) };
+        (place, rest) = (next, after);
+    }
+    place.own().map_or(End::Inside, |folder| End::Outside(folder, b""))
 }
 
 fn is_number(text: &[u8]) -> bool {
@@ -264,23 +297,29 @@ mod tests {
     }
 
     #[test]
-    fn v106_no_path_climbs_out_of_the_directory() {
-        for path in [
-            "/sys/class/infiniband/..",
-            "/sys/class/infiniband/../../etc",
-            "/sys/class/infiniband/../net/lo",
-            "/sys/class/infiniband/../../../etc/passwd",
-            "/sys/class/infiniband/transom0/../../../..",
-            "/sys/class/infiniband/transom0/device/../../..",
-            "/sys/devices/pci5452:00/..",
-            "/sys/class/infiniband/transom0/../../../../../..",
-            "/sys/class/infiniband/transom0/../../../../../../sys/class/infiniband/transom0",
-            "/sys/class/infiniband/../../devices/../../../devices/pci5452:00/b",
-            "/sys/class/infiniband/../../devices/pci0000:00",
+    fn v106_a_path_that_climbs_out_goes_on_in_the_systems_own_tree() {
+        for (path, to) in [
+            ("/sys/class/infiniband/..", "/sys/class"),
+            ("/sys/class/infiniband/../", "/sys/class"),
+            ("/sys/class/infiniband/../../etc", "/sys/etc"),
+            ("/sys/class/infiniband/../net/lo", "/sys/class/net/lo"),
+            ("/sys/class/infiniband/../net/../infiniband", "/sys/class/net/../infiniband"),
+            ("/sys/class/infiniband/../../../etc/passwd", "/sys/../etc/passwd"),
+            ("/sys/class/infiniband/transom0/../../../..", "/sys/devices"),
+            ("/sys/class/infiniband/transom0/device/../../..", "/sys"),
+            ("/sys/devices/pci5452:00/..", "/sys/devices"),
+            ("/sys/class/infiniband/transom0/../../../../../..", "/sys/.."),
+            (
+                "/sys/class/infiniband/transom0/../../../../../../sys/class/infiniband/transom0",
+                "/sys/../sys/class/infiniband/transom0",
+            ),
+            ("/sys/class/infiniband/../../devices/../../../a", "/sys/../../a"),
+            ("/sys/class/infiniband/../../devices/pci0000:00", "/sys/devices/pci0000:00"),
         ] {
-            assert_eq!(leads(path), None, "{path}");
+            assert_eq!(leads(path).as_deref(), Some(to), "{path}");
         }
-        assert!(leads("/sys/class/infiniband/..a/b..").is_some());
+        let inside = "/run/sys/class/infiniband/..a/b..";
+        assert_eq!(leads("/sys/class/infiniband/..a/b..").as_deref(), Some(inside));
     }
 
     #[test]

@@ -4,12 +4,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define FILE_OF "/sys/class/infiniband/transom0/node_type"
@@ -51,6 +56,21 @@ static int file_reads(FILE *file) {
     if (file)
         fclose(file);
     return reads(fd);
+}
+static int is_device(const char *path) {
+    return strstr(path, "/infiniband/transom0") != NULL;
+}
+static int seen(const char *path, const struct stat *about, int kind) {
+    return about && (kind == FTW_D || kind == FTW_F) && is_device(path);
+}
+static int seen64(const char *path, const struct stat64 *about, int kind) {
+    return about && (kind == FTW_D || kind == FTW_F) && is_device(path);
+}
+static int seen_at(const char *path, const struct stat *about, int kind, struct FTW *at) {
+    return at && seen(path, about, kind);
+}
+static int seen_at64(const char *path, const struct stat64 *about, int kind, struct FTW *at) {
+    return at && seen64(path, about, kind);
 }
 int main(int count, char **arguments) {
     if (count != 2)
@@ -99,6 +119,24 @@ int main(int count, char **arguments) {
     CHECK(__realpath_chk(LINK_OF, found, sizeof found) == found && !strcmp(found, expected));
     char *canonical = canonicalize_file_name(LINK_OF);
     CHECK(canonical && !strcmp(canonical, expected));
+    /* No attribute, of a file that is there (or none at all on this file system). */
+    char name[64];
+    CHECK(getxattr(FILE_OF, "user.none", found, 8) == -1 && errno != ENOENT);
+    CHECK(lgetxattr(LINK_OF, "user.none", found, 8) == -1 && errno != ENOENT);
+    CHECK(listxattr(FILE_OF, name, sizeof name) >= 0 || errno == EOPNOTSUPP || errno == ERANGE);
+    CHECK(llistxattr(LINK_OF, name, sizeof name) >= 0 || errno == EOPNOTSUPP || errno == ERANGE);
+    struct statfs f;
+    struct statfs64 g;
+    CHECK(statfs(FILE_OF, &f) == 0 && statfs64(FILE_OF, &g) == 0);
+    int watch = inotify_init1(IN_CLOEXEC);
+    CHECK(watch >= 0 && inotify_add_watch(watch, DIRECTORY, IN_CREATE) >= 0 && close(watch) == 0);
+    glob_t paths;
+    glob64_t paths64;
+    CHECK(glob("/sys/class/infiniband/*/node_type", 0, NULL, &paths) == 0 && paths.gl_pathc == 1 &&
+          reads(open(paths.gl_pathv[0], O_RDONLY)));
+    CHECK(glob64(DIRECTORY "/n*", 0, NULL, &paths64) == 0 && paths64.gl_pathc == 1);
+    CHECK(ftw(DIRECTORY, seen, 4) == 1 && ftw64(DIRECTORY, seen64, 4) == 1);
+    CHECK(nftw(DIRECTORY, seen_at, 4, 0) == 1 && nftw64(DIRECTORY, seen_at64, 4, 0) == 1);
     /* The folder of the PCI device, above the device. */
     snprintf(expected, sizeof expected, "%s" FOLDER "/infiniband", arguments[1]);
     CHECK(realpath(DIRECTORY "/..", found) == found && !strcmp(found, expected));
@@ -112,7 +150,13 @@ int main(int count, char **arguments) {
     CHECK(stat(CHARACTER, &s) == 0 && S_ISCHR(s.st_mode) && access(CHARACTER, R_OK | W_OK) == 0);
 
     /* Files that are not there stay so, and other files are what they were. */
-    CHECK(open(DIRECTORY "/none", O_RDONLY) == -1 && access(DIRECTORY "/../../../..", R_OK) == -1);
+    CHECK(open(DIRECTORY "/none", O_RDONLY) == -1);
+    /* Above the folder of the PCI devices the tree is the system's own. */
+    struct stat own;
+    CHECK(stat(DIRECTORY "/../../../..", &s) == 0 && stat("/sys/devices", &own) == 0 &&
+          s.st_ino == own.st_ino);
+    CHECK(stat("/sys/class/infiniband/../net/lo", &s) == 0 && stat("/sys/class/net/lo", &own) == 0 &&
+          s.st_ino == own.st_ino);
     snprintf(found, sizeof found, "%s/new", arguments[1]);
     int fd = open(found, O_CREAT | O_EXCL | O_WRONLY, 0640);
     CHECK(fd >= 0 && fstat(fd, &s) == 0 && (s.st_mode & 0777) == 0640);

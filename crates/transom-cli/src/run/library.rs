@@ -112,14 +112,15 @@ pub(super) fn any_link_order() -> (&'static str, OsString) {
 const LIB: [(&str, &str); 3] =
     [("lib64", "lib64"), ("lib", "lib"), ("lib/x86_64-linux-gnu", "x86_64-linux-gnu")];
 
-/// A directory of this user's alone that stands for `/sys`: the libraries write the device there. The
-/// same device with the same addresses has the same one.
+/// A directory of this user's alone that stands for `/sys`: the libraries write the device there. Runs with
+/// one device in one network namespace share it; the addresses of another namespace are others.
 ///
 /// # Errors
 /// A sentence, if there is none.
 pub(super) fn sysfs(device: impl Hash) -> Result<PathBuf, String> {
     let mut hasher = std::hash::DefaultHasher::new();
-    (LAYOUT, device).hash(&mut hasher);
+    let namespace = fs::metadata("/proc/self/ns/net").map(|about| about.ino()).ok();
+    (LAYOUT, device, namespace).hash(&mut hasher);
     let folder = Folder::of_user().map_err(|error| error.to_string())?;
     let path = folder.path().join(format!("sys-{:016x}", hasher.finish()));
     // The libraries write into no folder that others may change, and follow no link to one.

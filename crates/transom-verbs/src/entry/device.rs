@@ -2,7 +2,6 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once, OnceLock, RwLock};
 
@@ -104,7 +103,8 @@ fn show(sysfs: &str, found: &[Table]) {
 }
 
 /// Run by the loader. A program may look for the device in `/sys` before any process has asked a library for
-/// it: Valkey's test of its RDMA module is a script that lists the folder first.
+/// it: Valkey's test of its RDMA module is a script that lists the folder first. What an earlier program has left
+/// there may show addresses that the machine no longer has.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
@@ -112,10 +112,13 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     quiet(|| {
         let Some(sysfs) = environment::variable("TRANSOM_SYSFS") else { return Ok(()) };
-        let class = Path::new(&sysfs).join("class/infiniband");
-        let is_shown = |name: &str| class.join(name).symlink_metadata().is_ok();
-        if !environment::devices().iter().all(|device| is_shown(&device.name)) {
-            show(&sysfs, &gid::tables());
+        let found = gid::tables();
+        let mut devices = environment::devices().iter().zip(&found).enumerate();
+        let root = sysfs.as_ref();
+        if !devices
+            .all(|(number, (device, table))| sysfs::is_written(root, number, &device.name, table))
+        {
+            show(&sysfs, &found);
         }
         Ok(())
     });

@@ -3,6 +3,7 @@
 
 mod tree;
 
+use std::hash::{Hash, Hasher};
 use std::io::Result;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ const BUS: &str = "devices/pci5452:00";
 const UNREADABLE: &str = "/sys/class/net/lo/speed";
 
 /// An entry below the directory that stands for `/sys`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum Entry {
     /// A file with this line.
     Line(String),
@@ -75,6 +76,9 @@ fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
         let to = format!("../../../{slot}");
         all.push((format!("{folder}/{class}/{name}/device"), Entry::Link(to)));
     }
+    for name in interfaces(gids) {
+        all.push((pci(&format!("net/{name}/dev_port")), Entry::Line("0".to_owned())));
+    }
     for at in 0..gids.length() {
         let entry = gids.get(at);
         let interface = entry.and_then(|gid| gid::interface_name(gid.interface));
@@ -84,14 +88,37 @@ fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
             Some(text) => Entry::Line(text),
             None => Entry::Link(UNREADABLE.to_owned()),
         };
-        if let Some(name) = &interface {
-            all.push((pci(&format!("net/{name}/dev_port")), Entry::Line("0".to_owned())));
-        }
         all.push((port(&format!("gids/{at}")), Entry::Line(words(&gid))));
         all.push((port(&format!("gid_attrs/types/{at}")), readable(kind)));
         all.push((port(&format!("gid_attrs/ndevs/{at}")), readable(interface)));
     }
     all
+}
+
+/// The names of the interfaces that have the addresses of a device.
+fn interfaces(gids: &Table) -> Vec<String> {
+    let entries = (0..gids.length()).filter_map(|at| gids.get(at));
+    let mut all: Vec<_> = entries.filter_map(|gid| gid::interface_name(gid.interface)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The place of a digest of the entries of a device, which is written behind them.
+fn digest_of(number: usize) -> String {
+    format!("written-{number}")
+}
+
+fn digest(entries: &[(String, Entry)]) -> String {
+    let mut hasher = std::hash::DefaultHasher::new();
+    entries.hash(&mut hasher);
+    format!("{:016x}\n", hasher.finish())
+}
+
+/// Whether [`write`] has written these entries last.
+pub(crate) fn is_written(root: &Path, number: usize, device: &str, gids: &Table) -> bool {
+    let digest = digest(&entries(number, device, gids));
+    Tree::open(root).is_ok_and(|tree| tree.has(&digest_of(number), &digest))
 }
 
 /// Bytes in groups of four digits, as the kernel writes them.
@@ -104,18 +131,21 @@ fn words(bytes: &[u8]) -> String {
 /// the same.
 pub(crate) fn write(root: &Path, number: usize, device: &str, gids: &Table) -> Result<()> {
     let tree = Tree::open(root)?;
-    for (path, entry) in entries(number, device, gids) {
+    let entries = entries(number, device, gids);
+    for (path, entry) in &entries {
         match entry {
-            Entry::Line(text) => tree.write(&path, &(text + "\n"))?,
-            Entry::Link(to) => tree.link(&path, &to)?,
+            Entry::Line(text) => tree.write(path, &format!("{text}\n"))?,
+            Entry::Link(to) => tree.link(path, to)?,
         }
     }
+    tree.keep(&format!("{BUS}/{}/net", slot(number)), &interfaces(gids))?;
     let port = port_of((number, device));
     let zero = |name: &&'static str| (*name, "0\n");
     let traffic = port::TRAFFIC.iter().chain(&port::NEVER).map(zero);
     tree.begin(&format!("{port}/counters"), traffic)?;
     let failures = port::FAILURES.iter().map(zero).chain([port::LIFESPAN]);
-    tree.begin(&format!("{port}/hw_counters"), failures)
+    tree.begin(&format!("{port}/hw_counters"), failures)?;
+    tree.write(&digest_of(number), &digest(&entries))
 }
 
 /// The folder of the port of a device, by its number and its name.
@@ -215,6 +245,33 @@ mod tests {
         assert!(fs::read(port.join("gid_attrs/types/5")).is_err());
         write(&root, 0, "transom0", &gids()).unwrap();
         assert!(fs::read(port.join("gid_attrs/types/5")).is_ok());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    /// Programs take what stands below `net/` for the interfaces of the device.
+    #[test]
+    fn v105_an_interface_that_has_gone_is_shown_no_longer() {
+        let root = written("interfaces");
+        let net = root.join("class/infiniband/transom0/device/net");
+        fs::create_dir(net.join("gone0")).unwrap();
+        fs::write(net.join("gone0/dev_port"), "0\n").unwrap();
+        write(&root, 0, "transom0", &gids()).unwrap();
+        let left: Vec<_> = fs::read_dir(net).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["lo"]);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v105_a_table_that_has_changed_is_not_taken_for_written() {
+        let root = written("digest");
+        let other = Table::of(&[("192.0.2.1".parse().unwrap(), 0)], Layout::Mlx5, 0);
+        let is_written =
+            |number, name, table: &Table| super::is_written(&root, number, name, table);
+        assert!(is_written(0, "transom0", &gids()));
+        assert!(!is_written(0, "transom0", &other) && !is_written(0, "mlx5_0", &gids()));
+        assert!(!is_written(1, "transom0", &gids()));
+        write(&root, 0, "transom0", &other).unwrap();
+        assert!(is_written(0, "transom0", &other) && !is_written(0, "transom0", &gids()));
         fs::remove_dir_all(root).unwrap();
     }
 

@@ -2,13 +2,14 @@
 //! prepared by another user, so each step is opened by itself, no link is followed, and nothing is written
 //! into a folder that another user may change.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 /// A folder, for steps from there; a link in its place is none.
@@ -20,8 +21,8 @@ const FILE: OFlags =
 /// A file whose number changes.
 const NUMBER: OFlags =
     OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-/// A folder, to be locked.
-const LOCK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// A folder, to be locked or listed.
+const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
@@ -77,13 +78,8 @@ impl Tree {
     pub(super) fn write(&self, path: &str, text: &str) -> Result<()> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let folder = self.folder(folder)?;
-        let same = rustix::fs::openat(&folder, name, FILE, Mode::empty()).is_ok_and(|file| {
-            let mut found = Vec::new();
-            // A byte more: a longer file is another one.
-            let read = File::from(file).take(text.len() as u64 + 1).read_to_end(&mut found);
-            read.is_ok() && found == text.as_bytes()
-        });
-        if same {
+        let found = rustix::fs::openat(&folder, name, FILE, Mode::empty());
+        if found.is_ok_and(|file| is_text(file, text)) {
             return Ok(());
         }
         self.replace(&folder, name, |new| self.make(new, text))
@@ -101,6 +97,29 @@ impl Tree {
             return Ok(());
         }
         self.replace(&folder, name, |new| Ok(rustix::fs::symlinkat(to, &self.root, new)?))
+    }
+
+    /// Remove the folders in the one at `path` that are not named, with the files in them.
+    ///
+    /// # Errors
+    /// As [`Tree::folder`].
+    pub(super) fn keep(&self, path: &str, named: &[String]) -> Result<()> {
+        let folder = self.folder(path)?;
+        for entry in Dir::read_from(&folder_to_read(&folder, c".")?)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_named = named.iter().any(|named| named.as_bytes() == name.to_bytes());
+            if entry.file_type() == FileType::Directory && !is_named && !is_dots(name) {
+                remove(&folder, name).or_else(none_is_left)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a file with this text at `path`.
+    pub(super) fn has(&self, path: &str, text: &str) -> bool {
+        let file = rustix::fs::openat(&self.root, path, FILE, Mode::empty());
+        file.is_ok_and(|file| is_text(file, text))
     }
 
     /// Have files of these names in a folder, each with its text if it is new.
@@ -141,7 +160,7 @@ impl Tree {
         numbers: impl Iterator<Item = (&'a str, u64)>,
     ) -> Result<bool> {
         let folder = self.folder(folder)?;
-        let lock = rustix::fs::openat(&folder, ".", LOCK, Mode::empty())?;
+        let lock = rustix::fs::openat(&folder, ".", LISTED, Mode::empty())?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(false),
@@ -171,6 +190,45 @@ impl Tree {
             let _ = rustix::fs::unlinkat(&self.root, &new, AtFlags::empty());
         }
         done
+    }
+}
+
+/// Whether a file has this text.
+fn is_text(file: OwnedFd, text: &str) -> bool {
+    let mut found = Vec::new();
+    // A byte more: a longer file is another one.
+    let read = File::from(file).take(text.len() as u64 + 1).read_to_end(&mut found);
+    read.is_ok() && found == text.as_bytes()
+}
+
+/// Remove a folder and the files in it.
+fn remove(folder: &OwnedFd, name: &CStr) -> Result<()> {
+    let gone = folder_to_read(folder, name)?;
+    for entry in Dir::read_from(&gone)? {
+        let entry = entry?;
+        if !is_dots(entry.file_name()) {
+            rustix::fs::unlinkat(&gone, entry.file_name(), AtFlags::empty())
+                .map_err(Error::from)
+                .or_else(none_is_left)?;
+        }
+    }
+    Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?)
+}
+
+/// The list of what is in a folder below another. A link in its place is none.
+fn folder_to_read(folder: &OwnedFd, name: &CStr) -> Result<OwnedFd> {
+    Ok(rustix::fs::openat(folder, name, LISTED | OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+/// Another process removes the same, or has put something there again.
+fn none_is_left(error: Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty => Ok(()),
+        _ => Err(error),
     }
 }
 
@@ -292,6 +350,36 @@ mod tests {
             (text(), fs::read(root.join("elsewhere")).unwrap()),
             ("4\n".into(), b"3\n".into())
         );
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v105_folders_that_are_not_named_are_removed() {
+        let root = scratch("kept");
+        let tree = Tree::open(&root).unwrap();
+        for name in
+            ["net/eth0/dev_port", "net/gone/dev_port", "net/gone/type", "net/file", "beside/b"]
+        {
+            tree.write(name, "0").unwrap();
+        }
+        fs::create_dir(root.join("net/empty")).unwrap();
+        symlink(root.join("beside"), root.join("net/link")).unwrap();
+        symlink(root.join("beside/b"), root.join("net/gone/link")).unwrap();
+        let left = |path: &str| {
+            let entries = fs::read_dir(root.join(path)).unwrap();
+            let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        tree.keep("net", &["eth0".to_owned(), "never".to_owned()]).unwrap();
+        assert_eq!(
+            left("net"),
+            ["eth0", "file", "link"],
+            "files and links are not the interfaces'"
+        );
+        assert_eq!((left("net/eth0"), left("beside")), (vec!["dev_port".into()], vec!["b".into()]));
+        tree.keep("net", &[]).unwrap();
+        assert_eq!(left("net"), ["file", "link"]);
         fs::remove_dir_all(root).unwrap();
     }
 
