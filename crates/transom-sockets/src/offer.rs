@@ -340,25 +340,30 @@ pub(crate) fn grow(fd: c_int, side: Side, counts: (u64, u64), peer: &AtomicU64) 
     grown.map_or_else(Outcome::Never, Outcome::Switched)
 }
 
-/// Whether the kernel has counted the same bytes: none went past this library.
-fn is_whole(fd: c_int, (sent, received): (u64, u64)) -> bool {
+/// Whether the kernel has counted the same bytes, so that none went past this library, and nobody has ended a
+/// direction.
+fn check_whole(fd: c_int, (sent, received): (u64, u64)) -> Result<(), Why> {
     const TRIES: usize = 8;
     let mut within = false;
     for _ in 0..TRIES {
         let before = sys::unread(fd);
-        let Some(totals) = sys::look_at_tcp(fd).and_then(|seen| seen.counts) else { return false };
+        let totals = sys::look_at_tcp(fd).and_then(|seen| seen.counts).ok_or(Why::Past)?;
         let after = sys::unread(fd);
-        let (Some(left), true) = (totals.received.checked_sub(received), totals.sent == sent)
-        else {
-            return false;
-        };
+        let left = totals.received.checked_sub(received).ok_or(Why::Past)?;
+        if totals.sent != sent {
+            return Err(Why::Past);
+        }
         within = (before..=after).contains(&left);
         // Otherwise bytes came meanwhile.
         if before == after {
             break;
         }
     }
-    within && sys::look_at_tcp(fd).is_some_and(|seen| seen.established)
+    // The end of the peer's direction is counted as a byte.
+    if !sys::look_at_tcp(fd).is_some_and(|seen| seen.established) {
+        return Err(Why::Shut);
+    }
+    if within { Ok(()) } else { Err(Why::Past) }
 }
 
 /// Make a segment for the connection. Without memory the connection stays with TCP.
@@ -367,9 +372,7 @@ fn offer(
     (at, to): (SocketAddr, SocketAddr),
     counts: (u64, u64),
 ) -> Result<Segment, Why> {
-    if !is_whole(fd, counts) {
-        return Err(Why::Past);
-    }
+    check_whole(fd, counts)?;
     let cookie = cookie(fd).ok_or(Why::Memory)?;
     // Other programs need shared memory, too.
     let (used, most) = sys::count_of_memory().ok_or(Why::Memory)?;
@@ -403,10 +406,11 @@ fn claim(fd: c_int, segment: Segment, counts: (u64, u64)) -> Result<Segment, Why
     // SAFETY: just mapped; words of atomics.
     let words = unsafe { &*segment.header };
     let session = Session::new(words, Side::Passive, segment.ring);
-    let own = cookie(fd).unwrap_or_default();
-    if own == 0 || !is_whole(fd, counts) {
-        return dropped(segment).ok_or(Why::Past);
-    }
+    let whole = check_whole(fd, counts).and_then(|()| cookie(fd).ok_or(Why::Memory));
+    let own = match whole {
+        Ok(own) => own,
+        Err(why) => return dropped(segment).ok_or(why),
+    };
     take_options(fd, &session);
     if !session.claim(own, counts.0, counts.1) {
         return dropped(segment).ok_or(Why::NotTaken);

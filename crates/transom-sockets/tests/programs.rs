@@ -597,6 +597,31 @@ fn a_process_says_at_its_end_what_has_become_of_its_connections() {
     }
 }
 
+/// A sender that ends its direction before its peer has read so far: no byte went past the library.
+#[test]
+fn an_end_before_the_peer_takes_the_offer_is_said_to_be_one() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = "import socket\n\
+        l=socket.create_server(('127.0.0.1',0))\n\
+        c=socket.create_connection(l.getsockname()); s,_=l.accept()\n\
+        c.sendall(b'x'*300000); c.shutdown(1)\n\
+        left=300000\n\
+        while left: left-=len(s.recv(65536))\n\
+        assert s.recv(1) == b''";
+    let mut command = command(interpreter(), true);
+    let done = command.args(["-c", code]).env("TRANSOM_EXPLAIN", "1").output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    for line in [
+        " 1 were offered, and the other side has not taken them",
+        " 1 ended in one direction before they had lasted",
+    ] {
+        assert!(said.contains(line), "{line:?}: {said}");
+    }
+    assert!(done.status.success(), "{said}");
+}
+
 /// A child of `fork` says what has become of the connections that it has, and not of those that its parent had.
 #[test]
 fn a_child_counts_its_own_connections() {
