@@ -386,6 +386,22 @@ fn v105_each_network_namespace_has_its_own_device() {
     assert!(there.wait().unwrap().success());
 }
 
+/// Verbs V105: a program that goes on as another user may not write there, and hears of that once it asks for the list.
+#[test]
+fn v105_a_program_of_another_user_is_told_nothing_before_it_asks() {
+    let other = ["--", "setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
+    let as_another = |word| run(&[&other[..], &[word]].concat());
+    let done = as_another("true");
+    if !done.status.success() {
+        return eprintln!("SKIPPED: only root becomes another user: {}", text(&done.stderr));
+    }
+    let is_said = |done: Output| text(&done.stderr).matches("; not written").count();
+    assert_eq!(is_said(done), 0);
+    if Command::new("ibv_devices").output().is_ok() {
+        assert_eq!(is_said(as_another("ibv_devices")), 1);
+    }
+}
+
 /// Verbs V106: what a user does who looks around.
 #[test]
 fn v106_the_list_of_devices_is_listed_without_a_complaint() {

@@ -89,17 +89,12 @@ fn table(number: usize) -> Table {
     gids(false).into_iter().nth(number).unwrap_or_default()
 }
 
-/// Write the devices below the directory that stands for `/sys`. Programs that look there do without, where that
-/// cannot be written.
-fn show(sysfs: &str, found: &[Table]) {
-    let devices = environment::devices().iter().zip(found).enumerate();
-    for (number, (device, table)) in devices {
-        if let Err(error) = sysfs::write(sysfs.as_ref(), number, &device.name, table) {
-            static SAID: Once = Once::new();
-            return SAID
-                .call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
-        }
-    }
+/// Write the devices below the directory that stands for `/sys`.
+fn show(sysfs: &str, found: &[Table]) -> std::io::Result<()> {
+    let mut devices = environment::devices().iter().zip(found).enumerate();
+    devices.try_for_each(|(number, (device, table))| {
+        sysfs::write(sysfs.as_ref(), number, &device.name, table)
+    })
 }
 
 /// Run by the loader. A program may look for the device in `/sys` before any process has asked a library for
@@ -118,7 +113,9 @@ extern "C" fn begin() {
         if !devices
             .all(|(number, (device, table))| sysfs::is_written(root, number, &device.name, table))
         {
-            show(&sysfs, &found);
+            // Most programs never look, so nothing is said before one asks for the list: a shell as another
+            // user may not write there.
+            let _ = show(&sysfs, &found);
         }
         Ok(())
     });
@@ -132,7 +129,11 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         let found = gids(true);
         usage::reached(usage::Stage::Listed);
         if let Some(sysfs) = environment::variable("TRANSOM_SYSFS") {
-            show(&sysfs, &found);
+            // Programs that look there do without.
+            if let Err(error) = show(&sysfs, &found) {
+                static SAID: Once = Once::new();
+                SAID.call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
+            }
         }
         if !count.is_null() {
             // SAFETY: the caller's number.
