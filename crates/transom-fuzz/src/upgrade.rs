@@ -76,7 +76,7 @@ pub fn upgrade(input: &[u8]) {
     let others = options & OTHERS != 0;
     let mut model = Model {
         others,
-        pending: PendingOffers::new(others, usize::MAX),
+        pending: PendingOffers::new(others),
         now: Time(1),
         here: Rc::default(),
         offers: 0,

@@ -248,11 +248,15 @@ impl<V: Offerer> PendingOffers<V> {
     /// For how long.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// No offers. `others`: processes of other users may share, if they say the same. `places`: how many may wait,
-    /// up to [`PLACES`](Self::PLACES).
+    /// No offers. `others`: processes of other users may share, if they say the same.
     #[must_use]
-    pub fn new(others: bool, places: usize) -> PendingOffers<V> {
-        PendingOffers { others, places: places.clamp(1, Self::PLACES), waiting: Vec::new() }
+    pub fn new(others: bool) -> PendingOffers<V> {
+        PendingOffers { others, places: Self::PLACES, waiting: Vec::new() }
+    }
+
+    /// From now on so many may wait, and [`PLACES`](Self::PLACES) at most.
+    pub fn limit(&mut self, places: usize) {
+        self.places = places.clamp(1, Self::PLACES);
     }
 
     /// How many wait.
@@ -283,7 +287,7 @@ impl<V: Offerer> PendingOffers<V> {
         if !offerer.who().may_share(self.others) {
             return;
         }
-        if !self.has_room() {
+        while !self.has_room() {
             self.waiting.remove(0);
         }
         self.waiting.push(PendingOffer { offerer, offered: None, since: now });

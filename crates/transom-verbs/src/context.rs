@@ -134,6 +134,8 @@ pub(crate) struct Context {
     /// Counters of its port.
     pub(crate) port: Port,
     pub(crate) ports: Ports,
+    /// Requests that no queue pair takes yet.
+    pub(crate) early: raw::DescriptorShare,
     /// A file that nothing is read from. Programs duplicate the descriptor; the file's number names
     /// this context, whatever the descriptor's (Verbs V154).
     cmd: OwnedFd,
@@ -185,6 +187,7 @@ impl Context {
             events: Channel::new()?,
             port: Port::new(),
             ports: Ports::default(),
+            early: raw::DescriptorShare::default(),
             cmd: memfd_create(c"transom", MemfdFlags::CLOEXEC)?,
             shells: AtomicU32::new(1),
             handles: AtomicU32::new(0),

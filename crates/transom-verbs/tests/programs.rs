@@ -198,6 +198,12 @@ fn a_queue_pair_that_has_its_peer_is_claimed_in_vain() {
     run("claimants");
 }
 
+/// Verbs V76.
+#[test]
+fn requests_that_come_too_early_leave_descriptors_to_the_program() {
+    run("early");
+}
+
 /// Design rule 1: memory is shared with no other user, whatever is offered.
 #[test]
 fn peers_of_another_user_share_no_memory() {

@@ -117,14 +117,13 @@ impl Socket {
         let mut state = lock(&self.state);
         let listens =
             matches!(state.phase, SocketPhase::Listening) && greeting(&connector).is_some();
-        if !listens
-            || state.requests.len() >= state.backlog.clamp(1, raw::waiting_requests(MOST_WAITING))
-        {
+        if !listens || !state.waiting.has_room(state.backlog.min(MOST_WAITING)) {
             drop(state);
             let _ = connector.reject(REFUSAL);
             return;
         }
-        state.requests.push_back(connector);
+        let held = state.waiting.take();
+        state.requests.push_back((connector, held));
         self.happened(&mut state, FD_ACCEPT);
     }
 
@@ -135,7 +134,7 @@ impl Socket {
         self: &Arc<Self>,
         condition: impl FnOnce(SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
-        let (adapter, request) = {
+        let (adapter, (request, held)) = {
             let mut state = lock(&self.state);
             if !matches!(state.phase, SocketPhase::Listening) {
                 return Err(Error::WSAEINVAL);
@@ -143,7 +142,7 @@ impl Socket {
             let request = state.requests.pop_front().ok_or(Error::WSAEWOULDBLOCK)?;
             (state.adapter.clone().ok_or(Error::WSAEINVAL)?, request)
         };
-        let accepted = self.answer(&adapter, request, condition);
+        let accepted = self.answer(&adapter, request, held, condition);
         // Whatever came of this request, those behind it are the switch's next ones (WSD L-5). One that was put off
         // is first again, and its event is spent (WSD L-7).
         if accepted != Err(Error::WSATRY_AGAIN) {
@@ -157,6 +156,7 @@ impl Socket {
         self: &Arc<Self>,
         adapter: &raw::Adapter,
         request: raw::Connector,
+        held: raw::HeldDescriptor,
         condition: impl FnOnce(SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
         let provider = self.provider()?;
@@ -167,7 +167,7 @@ impl Socket {
         match condition(peer) {
             CF_ACCEPT => {}
             CF_DEFER => {
-                lock(&self.state).requests.push_front(request);
+                lock(&self.state).requests.push_front((request, held));
                 return Err(Error::WSATRY_AGAIN); // WSD L-7
             }
             _ => {

@@ -68,7 +68,9 @@ pub(crate) struct SocketState {
     /// The port under which the listener is found.
     pub(crate) mapped: Option<raw::MappedPort>,
     pub(crate) backlog: usize,
-    pub(crate) requests: VecDeque<raw::Connector>,
+    /// Requests that wait, and what they hold.
+    pub(crate) requests: VecDeque<(raw::Connector, raw::HeldDescriptor)>,
+    pub(crate) waiting: raw::DescriptorShare,
     /// The connection from another process of the peer's that is to take this one's place.
     pub(crate) successor: Option<Arc<Connection>>,
     /// The connection has ended while its successor was on its way.
@@ -83,7 +85,7 @@ pub(crate) struct Parts {
     successor: Option<Arc<Connection>>,
     listener: Option<raw::Listener>,
     mapped: Option<raw::MappedPort>,
-    requests: VecDeque<raw::Connector>,
+    requests: VecDeque<(raw::Connector, raw::HeldDescriptor)>,
     handover: Option<Arc<Handover>>,
 }
 
@@ -247,7 +249,7 @@ impl Socket {
         if let Some(listener) = parts.listener {
             let _ = listener.cancel();
         }
-        for connector in parts.requests {
+        for (connector, _) in parts.requests {
             let _ = connector.reject(REFUSAL);
         }
         // A connection that another process has taken is not this one's to end.

@@ -30,7 +30,7 @@ pub use config::options::{EventSink, Explain, GrantLedger, Options, Resets, Trac
 pub use config::path::{Path, PathReason};
 pub use grants::LEDGER_STATUS;
 pub use limits::admission::HalfOpen;
-pub use limits::descriptors::waiting_requests;
+pub use limits::descriptors::{DescriptorShare, HeldDescriptor};
 pub use limits::guess_limiter::GuessLimit;
 pub use link::notifications::Sink;
 pub use link::silence::Silence;

@@ -45,9 +45,9 @@ pub use shared_memory::SharedMemory;
 pub use xrc::XrcDomain;
 
 pub use crate::driver::{
-    CaptureOptions, CaptureRing, Environment, EventSink, Explain, GrantLedger, GuessLimit,
-    HalfOpen, LEDGER_STATUS, Options, Path, PathReason, Resets, Silence, Sink, Spin, Trace,
-    Traffic, waiting_requests,
+    CaptureOptions, CaptureRing, DescriptorShare, Environment, EventSink, Explain, GrantLedger,
+    GuessLimit, HalfOpen, HeldDescriptor, LEDGER_STATUS, Options, Path, PathReason, Resets,
+    Silence, Sink, Spin, Trace, Traffic,
 };
 pub use crate::sys::{
     ATOMICS, Fault, Interface, IpFields, Message, PageError, check_pages, copy_in, copy_out,

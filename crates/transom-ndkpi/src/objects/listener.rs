@@ -1,7 +1,7 @@
 //! Listeners (NDK 9).
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use transom_engine::raw;
@@ -31,7 +31,7 @@ pub struct Listener {
     event: ConnectEvent,
     paused: AtomicBool,
     /// Requests whose callback has not returned.
-    called: AtomicUsize,
+    called: raw::DescriptorShare,
 }
 
 impl std::fmt::Debug for Listener {
@@ -48,7 +48,7 @@ impl Listener {
         let life = Life::new(&adapter.deliverer, &[&adapter.life]);
         let (adapter, paused) = (Arc::clone(adapter), AtomicBool::new(false));
         let (raw, port) = (Mutex::default(), Mutex::default());
-        let called = AtomicUsize::new(0);
+        let called = raw::DescriptorShare::default();
         Ok(Arc::new(Listener { life, adapter, raw, port, event, paused, called }))
     }
 
@@ -105,7 +105,7 @@ impl Listener {
     fn arrived(self: &Arc<Self>, connector: raw::Connector) {
         let busy = self.life.busy();
         let paused = self.paused.load(Ordering::Acquire);
-        let full = self.called.load(Ordering::Relaxed) > raw::waiting_requests(MOST_WAITING);
+        let full = !self.called.has_room(MOST_WAITING + 1);
         let Some(busy) = busy.filter(|_| !paused && !full) else {
             // As if there were no listener (NDK CN-5, LT-12).
             let _ = connector.reject(&[]);
@@ -115,11 +115,10 @@ impl Listener {
         let connector = Connector::around(&self.adapter, connector, &antecedents, true);
         let listener = Arc::clone(self);
         // Requests come one after the other, so that no other thread adds to it between the look and this.
-        self.called.fetch_add(1, Ordering::Relaxed);
+        let called = self.called.take();
         self.adapter.deliverer.event(Box::new(move || {
-            let _called = Called(&listener.called);
             (listener.event)(connector);
-            drop(busy);
+            drop((called, busy));
         }));
     }
 
@@ -146,14 +145,5 @@ impl Listener {
         drop(raw); // the last handle: it refuses requests that were not taken
         let listener = Arc::clone(self);
         self.life.close(Box::new(move || drop(lock(&listener.port).take())), Box::new(done))
-    }
-}
-
-/// A callback that has not returned, counted until it has: a consumer in Rust may panic in it.
-struct Called<'a>(&'a AtomicUsize);
-
-impl Drop for Called<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

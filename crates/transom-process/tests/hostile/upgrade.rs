@@ -37,7 +37,7 @@ struct Host {
 
 impl Host {
     fn new(others: bool) -> Host {
-        Host { pending: PendingOffers::new(others, usize::MAX), now: Time(1), guests: 0 }
+        Host { pending: PendingOffers::new(others), now: Time(1), guests: 0 }
     }
 
     /// A process comes, and says something now, or later.

@@ -183,8 +183,8 @@ pub(crate) struct Inner {
     peer_word: Option<Word>,
     /// A listener's: how many Requests wait for the program as events at most (Verbs V131).
     backlog: usize,
-    /// As many do.
-    unfetched: usize,
+    /// Those that do.
+    waiting: raw::DescriptorShare,
     /// The listener is not asked for another one until an event is fetched.
     is_full: bool,
     /// The id's port, which takes Requests once the id listens.
@@ -290,7 +290,7 @@ impl Id {
                 parameters: Parameters::default(),
                 peer_word: None,
                 backlog: 0,
-                unfetched: 0,
+                waiting: raw::DescriptorShare::default(),
                 is_full: false,
                 port: None,
                 connector: None,

@@ -22,11 +22,15 @@ const MOST_WAITING: usize = 1024;
 /// A Request's place in its listener's backlog, until its event is fetched or dropped. No lock of the listener's
 /// is held then.
 #[derive(Debug)]
-pub(crate) struct Place(Weak<Id>);
+pub(crate) struct Place {
+    listener: Weak<Id>,
+    held: Option<raw::HeldDescriptor>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(listener) = self.0.upgrade() {
+        drop(self.held.take());
+        if let Some(listener) = self.listener.upgrade() {
             listener.place_is_free();
         }
     }
@@ -38,8 +42,7 @@ impl Id {
     /// (`cm_destroy_id`), which here waits in the engine's listener; iWARP's are turned away.
     pub(crate) fn listen(self: &Arc<Id>, backlog: i32, show: impl FnOnce()) -> Result {
         let wanted = usize::try_from(backlog).unwrap_or(0);
-        let most = raw::waiting_requests(MOST_WAITING);
-        let backlog = if (1..=most).contains(&wanted) { wanted } else { most };
+        let backlog = if (1..=MOST_WAITING).contains(&wanted) { wanted } else { MOST_WAITING };
         let mut inner = self.lock();
         if inner.state == State::Idle {
             let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0); // Linux, `rdma_listen`
@@ -69,10 +72,11 @@ impl Id {
     fn request(self: &Arc<Id>, connector: raw::Connector) {
         settle(&self.context().accepting);
         let (channel, place) = {
-            let mut inner = self.lock();
-            let has_room = inner.unfetched < inner.backlog;
-            let place = has_room.then(|| Place(Arc::downgrade(self)));
-            inner.unfetched += usize::from(has_room);
+            let inner = self.lock();
+            let place = inner.waiting.has_room(inner.backlog).then(|| Place {
+                listener: Arc::downgrade(self),
+                held: Some(inner.waiting.take()),
+            });
             (inner.channel.clone(), place)
         };
         if place.is_none() {
@@ -128,14 +132,13 @@ impl Id {
     /// Whether another Request may come now. If not, one is asked for when a place is free.
     fn takes_another(&self) -> bool {
         let mut inner = self.lock();
-        inner.is_full = kind().infiniband && inner.unfetched >= inner.backlog;
+        inner.is_full = kind().infiniband && !inner.waiting.has_room(inner.backlog);
         !inner.is_full
     }
 
     fn place_is_free(self: &Arc<Id>) {
         let listener = {
             let mut inner = self.lock();
-            inner.unfetched -= 1;
             let waits = std::mem::take(&mut inner.is_full);
             inner.port.as_ref().filter(|_| waits).map(|port| port.listener.clone())
         };

@@ -74,7 +74,16 @@ struct Inner {
     /// How the last attempt to connect has ended.
     last: Option<Status>,
     /// Requests of peers that came too early.
-    held: VecDeque<(Arc<raw::Connector>, Instant)>,
+    held: VecDeque<Early>,
+}
+
+/// A Request that has come too early.
+#[derive(Debug)]
+struct Early {
+    connector: Arc<raw::Connector>,
+    until: Instant,
+    #[expect(dead_code, reason = "held, not read")]
+    held: raw::HeldDescriptor,
 }
 
 /// Both ends, by address.
@@ -137,7 +146,7 @@ impl Rendezvous {
             (inner.met, inner.last) = (false, None);
             (inner.round, std::mem::take(&mut inner.held))
         };
-        for (connector, _) in held {
+        for Early { connector, .. } in held {
             request(queue_pair.context(), connector);
         }
         let pause = if leads(queue_pair, &ends) { Duration::ZERO } else { PATIENCE };
@@ -404,9 +413,14 @@ fn request(context: &Arc<Context>, connector: Arc<raw::Connector>) {
     }
     if inner.stream.is_some() && leads(&queue_pair, &ends) {
         drop(inner);
+        if !context.early.has_room(usize::MAX) {
+            let _ = connector.reject(&[]);
+            return;
+        }
         // The queue pair's own connection is preferred, for a while.
-        let context = context.clone();
+        let (context, held) = (context.clone(), context.early.take());
         timers::after(PREFERENCE, move || {
+            drop(held);
             if let Some(queue_pair) = context.queue_pair(hello.destination)
                 && let Some(own) = queue_pair.rendezvous.give_up(round)
             {
@@ -463,13 +477,14 @@ fn hold(context: &Arc<Context>, queue_pair: &Arc<QueuePair>, connector: Arc<raw:
         drop(inner);
         return request(context, connector);
     }
-    if inner.held.len() >= HELD_MOST {
+    // As many queue pairs as a program has may be in this state.
+    if inner.held.len() >= HELD_MOST || !context.early.has_room(usize::MAX) {
         drop(inner);
         let _ = connector.reject(&[]);
         return;
     }
     let until = Instant::now() + HELD_FOR;
-    inner.held.push_back((connector, until));
+    inner.held.push_back(Early { connector, until, held: context.early.take() });
     drop(inner);
     let later = Arc::downgrade(queue_pair);
     timers::after(HELD_FOR, move || {
@@ -478,7 +493,7 @@ fn hold(context: &Arc<Context>, queue_pair: &Arc<QueuePair>, connector: Arc<raw:
         let mut inner = queue_pair.rendezvous.lock();
         let all = std::mem::take(&mut inner.held);
         let (late, kept): (VecDeque<_>, VecDeque<_>) =
-            all.into_iter().partition(|(_, until)| *until <= now);
+            all.into_iter().partition(|early| early.until <= now);
         inner.held = kept;
         drop(inner);
         drop(late); // rejects

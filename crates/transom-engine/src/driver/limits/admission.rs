@@ -9,17 +9,17 @@
 //! less time than they need to connect as often as there are places. Connects of
 //! this side that have no answer yet are limited, too: beyond a number each further one is slowed down.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::descriptors::share;
+use super::descriptors::{DescriptorShare, HeldDescriptor, part};
 use crate::sys::{self, PeerPlace};
 
-/// Limits of all listeners of an adapter together. The usual ones are 1,024 and 256, and no more than a quarter of the
-/// descriptors that this process may have.
+/// Limits of all listeners of an adapter together. The usual ones are 1,024 and 256; a quarter of the descriptors that this
+/// process may have is the largest, and less where its peers hold many in other ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpen {
     /// From everywhere together; as many of our own user's besides, and as many that have proven to be our
@@ -31,7 +31,7 @@ pub struct HalfOpen {
 
 impl Default for HalfOpen {
     fn default() -> HalfOpen {
-        HalfOpen { total: share(4).min(1024), per_address: share(4).min(256) }
+        HalfOpen { total: part(4).min(1024), per_address: part(4).min(256) }
     }
 }
 
@@ -67,13 +67,14 @@ impl Origin {
 #[derive(Debug, Default)]
 struct Counts {
     /// All but our own user's.
-    total: usize,
+    others: DescriptorShare,
     /// Those of this host among them.
     here: usize,
-    /// Our own user's.
-    ours: usize,
+    /// Our own user's, and those of its processes that are proven.
+    ours: DescriptorShare,
+    proven: DescriptorShare,
     /// The keys of the links: a link that came later has a larger one.
-    from: HashMap<Origin, BTreeSet<u64>>,
+    from: HashMap<Origin, BTreeMap<u64, HeldDescriptor>>,
 }
 
 /// Counts the half-open connections of an adapter.
@@ -157,20 +158,20 @@ impl Admission {
 
 impl Counts {
     fn of(&self, from: Origin) -> usize {
-        self.from.get(&from).map_or(0, BTreeSet::len)
+        self.from.get(&from).map_or(0, BTreeMap::len)
     }
 
     /// Whether a connection from there needs a place of a kind of which all are taken: the holders of that kind.
     fn full(&self, from: Origin, total: usize) -> Option<fn(Origin) -> bool> {
         match from {
             Origin::OurUser(_) | Origin::Proven => {
-                (self.ours >= total).then_some(Origin::is_ours as fn(Origin) -> bool)
+                (!self.ours.has_room(total)).then_some(Origin::is_ours as fn(Origin) -> bool)
             }
-            Origin::Here | Origin::User(_) if self.here >= total.div_ceil(2) => {
+            Origin::Here | Origin::User(_) if self.here >= self.others.most(total).div_ceil(2) => {
                 Some(Origin::is_others_here)
             }
             Origin::Here | Origin::User(_) | Origin::Network(_) => {
-                (self.total >= total).then_some(Origin::is_others)
+                (!self.others.has_room(total)).then_some(Origin::is_others)
             }
         }
     }
@@ -179,8 +180,9 @@ impl Counts {
     /// place within its share: nobody holds more than that.
     fn displace(&mut self, from: Origin, places: fn(Origin) -> bool) -> Option<u64> {
         let held = self.from.iter().filter(|(origin, _)| places(**origin));
-        let oldest =
-            held.filter_map(|(origin, links)| Some((*origin, links.len(), *links.first()?)));
+        let oldest = held.filter_map(|(origin, links)| {
+            Some((*origin, links.len(), *links.first_key_value()?.0))
+        });
         let (whose, most, link) = oldest.max_by_key(|(_, held, link)| (*held, !link))?;
         (self.of(from) < most).then(|| {
             self.remove(whose, link);
@@ -189,24 +191,25 @@ impl Counts {
     }
 
     fn add(&mut self, from: Origin, link: u64) {
-        self.total += usize::from(from.is_others());
         self.here += usize::from(from.is_others_here());
-        self.ours += usize::from(from.is_ours());
-        self.from.entry(from).or_default().insert(link);
+        let share = match from {
+            Origin::OurUser(_) => &self.ours,
+            Origin::Proven => &self.proven,
+            Origin::Network(_) | Origin::Here | Origin::User(_) => &self.others,
+        };
+        self.from.entry(from).or_default().insert(link, share.take());
     }
 
     /// Whether the link had its place still.
     fn remove(&mut self, from: Origin, link: u64) -> bool {
         let Some(links) = self.from.get_mut(&from) else { return false };
-        if !links.remove(&link) {
+        if links.remove(&link).is_none() {
             return false;
         }
         if links.is_empty() {
             self.from.remove(&from);
         }
-        self.total = self.total.saturating_sub(usize::from(from.is_others()));
         self.here = self.here.saturating_sub(usize::from(from.is_others_here()));
-        self.ours = self.ours.saturating_sub(usize::from(from.is_ours()));
         true
     }
 }
@@ -215,7 +218,7 @@ impl Ticket {
     /// The peer has proven to be a process of our own user's: it takes a place of those, if one is left.
     pub(crate) fn prove(&mut self) {
         let mut counts = self.admission.lock();
-        if counts.of(Origin::Proven) < self.admission.limits.total
+        if counts.proven.has_room(self.admission.limits.total)
             && counts.remove(self.from, self.link)
         {
             self.from = Origin::Proven;
@@ -289,7 +292,7 @@ mod tests {
     fn held(tickets: &[Ticket]) -> usize {
         let holds = |ticket: &&Ticket| {
             let counts = ticket.admission.lock();
-            counts.from.get(&ticket.from).is_some_and(|links| links.contains(&ticket.link))
+            counts.from.get(&ticket.from).is_some_and(|links| links.contains_key(&ticket.link))
         };
         tickets.iter().filter(holds).count()
     }
@@ -326,7 +329,7 @@ mod tests {
         let own = PeerPlace::HereOf(own);
         assert_eq!((0..100).filter_map(|_| at_one(own)).collect::<Vec<_>>().len(), 8);
         drop((first, second, third, others));
-        assert_eq!(admission.lock().from, HashMap::new());
+        assert_eq!(admission.lock().from.len(), 0);
         // Nobody can be asked about a peer that has left: it counts as it is.
         let unknown: Vec<_> = (0..100).filter_map(|_| at_one(PeerPlace::Here)).collect();
         assert_eq!(unknown.len(), 8);
@@ -366,7 +369,7 @@ mod tests {
         assert!(remote.is_some());
         drop((proven, remote));
         let counts = admission.lock();
-        assert_eq!((counts.total, counts.ours, counts.from.len()), (0, 0, 0));
+        assert_eq!((counts.others.count(), counts.ours.count(), counts.from.len()), (0, 0, 0));
     }
 
     #[test]
@@ -405,7 +408,7 @@ mod tests {
         assert_eq!((held(&guest), held(&last)), (0, 1), "the oldest of those that are alike");
         drop((two, guest, more, many, last));
         let counts = admission.lock();
-        assert_eq!((counts.total, counts.from.len()), (0, 0));
+        assert_eq!((counts.others.count(), counts.from.len()), (0, 0));
     }
 
     #[test]

@@ -35,7 +35,7 @@ use super::{Link, LinkState};
 use crate::driver::config::options::{Options, status_of};
 use crate::driver::config::path::{Path, PathReason, Place};
 use crate::driver::limits::admission::Starting;
-use crate::driver::limits::descriptors::share;
+use crate::driver::limits::descriptors::{DescriptorShare, HeldDescriptor, part};
 use crate::sys::{self, IoError, Local, LocalListener, Region, kill_point};
 use crate::{Cx, LinkEnd, Status};
 
@@ -71,6 +71,24 @@ impl Offerer for Local {
     }
 }
 
+/// A process at the upgrade socket.
+#[derive(Debug)]
+struct Visitor {
+    local: Local,
+    #[expect(dead_code, reason = "held, not read")]
+    held: HeldDescriptor,
+}
+
+impl Offerer for Visitor {
+    fn who(&self) -> PeerUser {
+        self.local.who()
+    }
+
+    fn receive(&self, into: &mut [u8]) -> Option<usize> {
+        self.local.receive(into)
+    }
+}
+
 /// The upgrade socket of a listener, and the offers made there. `None` once it is closed: the name is
 /// free when [`UpgradeListener::close`] returns.
 #[derive(Debug)]
@@ -79,7 +97,8 @@ pub(crate) struct UpgradeListener(Mutex<Option<Open>>);
 #[derive(Debug)]
 struct Open {
     socket: LocalListener,
-    pending: PendingOffers<Local>,
+    pending: PendingOffers<Visitor>,
+    share: DescriptorShare,
 }
 
 impl UpgradeListener {
@@ -93,8 +112,9 @@ impl UpgradeListener {
         }
         match LocalListener::open(&name(address)) {
             Ok(socket) => {
-                let pending = PendingOffers::new(options.other_users, share(8));
-                Ok(UpgradeListener(Mutex::new(Some(Open { socket, pending }))))
+                let pending = PendingOffers::new(options.other_users);
+                let share = DescriptorShare::default();
+                Ok(UpgradeListener(Mutex::new(Some(Open { socket, pending, share }))))
             }
             Err(IoError::InUse) => Err(PathReason::UpgradeNameTaken),
             Err(_) => Err(PathReason::System),
@@ -120,10 +140,10 @@ impl UpgradeListener {
         let open = open.as_mut()?;
         open.accept(false, MOST_OF_QUESTION);
         if let Some(found) = open.pending.claim(nonce) {
-            return Some(found);
+            return Some(found.local);
         }
         open.accept(true, MOST_OF_QUESTION);
-        open.pending.claim(nonce)
+        open.pending.claim(nonce).map(|found| found.local)
     }
 
     /// No offer is taken any more.
@@ -137,6 +157,7 @@ impl Open {
     fn accept(&mut self, all: bool, most: usize) {
         let now = sys::recently();
         self.pending.tidy(now);
+        self.pending.limit(self.share.most(part(8)));
         // Where there are more, a connection whose offer is behind them takes TCP.
         for _ in 0..most {
             if !all && !self.pending.has_room() {
@@ -147,7 +168,7 @@ impl Open {
                 break;
             }
             let Ok(local) = self.socket.accept() else { break };
-            self.pending.add(local, now);
+            self.pending.add(Visitor { local, held: self.share.take() }, now);
         }
     }
 }

@@ -13,7 +13,6 @@ use super::connector::{Connector, Outcome, new_connection};
 use crate::driver::config::options::status_of;
 use crate::driver::config::path::PathReason;
 use crate::driver::limits::admission::Starting;
-use crate::driver::limits::descriptors::share;
 use crate::driver::limits::refused_connects::ConnectRefusal;
 use crate::driver::limits::requests::{RequestState, Requests};
 use crate::driver::link::Link;
@@ -175,7 +174,7 @@ impl Listener {
         if let Ok(upgrades) = &upgrades {
             upgrades.accept_offers();
         }
-        if self.requests.count() >= share(4) {
+        if !self.requests.has_room() {
             // These have as many descriptors as they may: a peer that was refused and stays makes room. Otherwise
             // others wait in the system's queue, where they take none.
             let Some(refused) = self.requests.forget_refused() else {

@@ -12,7 +12,7 @@ use super::processes::{alone, parent};
 use super::upgrade::{ask, offerer};
 use super::users::{become_another_user, is_root};
 use crate::Status;
-use crate::raw::{HalfOpen, Options, Path};
+use crate::raw::{HalfOpen, Listener, Options, Path};
 
 /// Descriptors that the listening process may have.
 const ALL: u64 = 200;
@@ -59,6 +59,23 @@ fn flooded(test: &str, at: SocketAddr) -> Child {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "all are there"));
     child
+}
+
+/// Listeners at ports one behind the other.
+fn listening_in_a_row(passive: &End, count: usize) -> Vec<Listener> {
+    let begin = |_| {
+        let first = listening(passive);
+        let at = first.address().unwrap();
+        let next = |more| {
+            let port = at.port().checked_add(more)?;
+            let listener = passive.adapter.listener((at.ip(), port).into()).ok()?;
+            listener.listen(0).ok()?;
+            Some(listener)
+        };
+        let others: Vec<_> = (1..count as u16).map_while(next).collect();
+        (others.len() + 1 == count).then(|| [vec![first], others].concat())
+    };
+    (0..100).find_map(begin).unwrap()
 }
 
 /// The process has descriptors for its own purposes.
@@ -131,6 +148,46 @@ fn requests_that_wait_leave_descriptors_for_others() {
         assert!(links() <= waiting + TAKEN + HalfOpen::default().total, "{}", links());
     }
     assert_eq!(busy.turned_away(), 0);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+/// However many listeners are busy, together they leave descriptors to the program, and to one that is not.
+#[test]
+fn busy_listeners_together_leave_descriptors_for_others() {
+    const LISTENERS: usize = 8;
+    let test = "descriptors::busy_listeners_together_leave_descriptors_for_others";
+    if let Some(at) = parent() {
+        become_another_user();
+        // At ports in a row.
+        return hold(|turn| {
+            let port = at.port() + (turn % LISTENERS) as u16;
+            let mut stream = TcpStream::connect((at.ip(), port)).unwrap();
+            stream.write_all(b"MPA ID Req Frame\x00\x01\x00\x00").unwrap();
+            stream
+        });
+    }
+    if !is_root(test) || !alone(test) {
+        return;
+    }
+    may_have(Some(ALL));
+    let passive = End::new(&Options::from_env());
+    let busy = listening_in_a_row(&passive, LISTENERS);
+    let other = listening(&passive);
+    let mut child = flooded(test, busy[0].address().unwrap());
+    // Each holds as many as are left, or one more, while some are half-way through start-up.
+    let least = ALL as usize / 8 * 5 * LISTENERS / (LISTENERS + 1) - HalfOpen::default().total;
+    until("the listeners are full", || passive.adapter.counters().links >= least);
+    has_descriptors();
+    join_at(&End::new(&Options::from_env()), &passive, &other);
+    has_descriptors();
+    // None of them has kept the others from some.
+    for listener in &busy {
+        let callee = End::on(&passive.adapter);
+        let (sink, asked) = signal();
+        listener.get_request(&callee.connector, sink).unwrap();
+        assert_eq!(asked.wait(), Status::Success);
+    }
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 }
