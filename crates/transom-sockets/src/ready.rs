@@ -141,7 +141,10 @@ pub(crate) fn besides(held: &Socket, session: &Session<'_>, fd: c_int) -> Ready 
     if session.sends_by_ring() && session.is_writable() {
         events |= OUT | WRNORM;
     }
-    let finished = session.arrived().is_ok_and(|incoming| incoming.finished);
+    // An end is told behind the bytes before it: a read finds these.
+    let are_here = |left: u64| sys::unread(fd) >= left;
+    let finished = session.arrived().is_ok_and(|incoming| incoming.finished)
+        && !matches!(session.road_in(), Ok(Road::Tcp(Some(left))) if !are_here(left));
     // The close of such a peer may have left bytes of the ring unread.
     let changed = both_have_changed(session);
     if changed && stream::is_look(held, session) {

@@ -181,21 +181,24 @@ fn memory_of_huge_pages_is_not_attached() {
     }
 }
 
-/// A server that may use five seconds of a processor, and says how its connection ends. It waits in `poll` or in `recv`.
+/// A server that may use five seconds of a processor, and says how its connection ends. It waits in `poll`, in `epoll`
+/// without a blocking call, or in `recv`. To an exclamation mark it has no answer.
 const WAITS: &str = r"
 import select
 resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
 l = socket.create_server(('127.0.0.1', 0))
 print(l.getsockname()[1], flush=True)
 s, _ = l.accept()
-p = select.poll()
+p = select.epoll() if sys.argv[1] == 'epoll' else select.poll()
 p.register(s, select.POLLIN)
+s.setblocking(sys.argv[1] != 'epoll')
 try:
     while True:
-        if sys.argv[1] == 'poll': p.poll()
-        byte = s.recv(1)
+        if sys.argv[1] != 'recv': p.poll()
+        try: byte = s.recv(1)
+        except BlockingIOError: continue
         if not byte: break
-        s.sendall(byte)
+        if byte != b'!': s.sendall(byte)
     print('end')
 except ConnectionResetError: print('reset')
 ";
@@ -210,6 +213,37 @@ try:
     c.sendall(b'zzz')
     while c.recv(1): pass
 except ConnectionError: pass
+";
+
+/// Behind [`ENTERS`], too: the client changes to its ring, has the server read a byte there, and claims then that more
+/// bytes come over TCP first.
+const GOES_BACK: &str = r"
+def ring(count):
+    put(256 + 80, 'Q', count)
+    c.sendall(b'!')
+try:
+    c.settimeout(None)
+    put(512 + 40, 'Q', turn + 2)
+    put(512, 'Q', 1)
+    ring(1)
+    while memory[640] != b'\x01': os.sched_yield()
+    put(512 + 40, 'Q', 1 << 40)
+    ring(2)
+    while c.recv(1): pass
+except ConnectionError: pass
+";
+
+/// Behind [`ENTERS`], too: the client says that nothing follows in its ring, and that bytes come over TCP first, of which it
+/// sends one. It leaves when the server sleeps.
+const LACKS_BYTES: &str = r"
+try:
+    c.settimeout(None)
+    put(512 + 60, 'I', 1)
+    put(512 + 40, 'Q', turn + 2 + 5)
+    c.sendall(b'!')
+    while memory[1168:1176] != struct.pack('Q', turn + 2): os.sched_yield()
+    while open('/proc/%s/stat' % sys.argv[3]).read().rsplit(')')[-1].split()[0] != 'S': os.sched_yield()
+except (ConnectionError, FileNotFoundError): pass
 ";
 
 /// The kernel says that there are bytes, and the segment that there are none: a call that asks again and again would
@@ -227,6 +261,34 @@ fn bytes_that_no_word_of_the_segment_counts_end_their_connection() {
         assert_eq!(line(&mut client), "taken", "{way}");
         assert_eq!(line(&mut server), "reset", "{way}");
     }
+}
+
+/// `epoll` says that the connection is broken: a call that says that there is nothing yet would be made again and again.
+#[test]
+fn a_peer_that_goes_back_to_tcp_ends_its_connection() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let (waits, enters) = (format!("{FILES}{WAITS}"), format!("{FILES}{ENTERS}{GOES_BACK}"));
+    let mut server = python(&waits, &["epoll"], true);
+    let port = line(&mut server);
+    let mut client = python(&enters, &[&port, "small"], false);
+    assert_eq!(line(&mut client), "taken");
+    assert_eq!(line(&mut server), "reset");
+}
+
+/// An end behind bytes that never come is none of which a program is told.
+#[test]
+fn an_end_behind_bytes_that_are_lacking_keeps_no_program_busy() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let (waits, enters) = (format!("{FILES}{WAITS}"), format!("{FILES}{ENTERS}{LACKS_BYTES}"));
+    let mut server = python(&waits, &["epoll"], true);
+    let (port, number) = (line(&mut server), server.0.id().to_string());
+    let mut client = python(&enters, &[&port, "small", &number], false);
+    assert_eq!(line(&mut client), "taken");
+    assert_eq!(line(&mut server), "end");
 }
 
 /// A client under the switch and another user's server, at whose port a process of the client's user claims to

@@ -156,6 +156,11 @@ fn attempt(
     loop {
         let road = session.road_in().map_err(|_| broken(held))?;
         match road {
+            // An end of which `poll` tells is one that a call gets, or a program would ask again and again.
+            Road::Tcp(_) if held.is_broken() => {
+                no_message(what);
+                return if held.report_end() { Err(libc::ECONNRESET) } else { Ok(Got::Bytes(0)) };
+            }
             Road::Tcp(limit) => {
                 let begin = begin_of_look(session, what.flags);
                 let most = limit.map_or(usize::MAX, |left| (left as usize).saturating_sub(begin));
