@@ -386,6 +386,10 @@ impl Shared {
                 self.check_address();
             }
             self.are_ready(ready.iter().chain(&due).copied());
+            // Before limits are judged: what a peer has sent meets them, however late this thread has its turn.
+            for key in ready.iter().filter(|key| **key >= UNACCEPTED) {
+                self.ready(*key, sys::now());
+            }
             for key in due.drain(..) {
                 match key {
                     READY_SET => self.ready_set.is_due(),
@@ -395,9 +399,6 @@ impl Shared {
                 if let Some(source) = self.source(key) {
                     source.due(sys::now());
                 }
-            }
-            for key in ready.iter().filter(|key| **key >= UNACCEPTED) {
-                self.ready(*key, sys::now());
             }
             self.look_on(&mut window, &ready);
         }

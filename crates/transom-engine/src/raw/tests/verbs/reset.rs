@@ -5,6 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::driver::Link;
+use crate::raw::Sink;
 
 /// Verbs V77: what is posted before there is a connection waits for it, on both sides.
 #[test]
@@ -45,6 +46,50 @@ fn v77_v79_what_waits_for_a_connection_fails_after_the_limit() {
     assert!(nothing(&active), "for ever");
     active.qp.set_limits(Limits { reconnection: SOON, ..Limits::default() }).unwrap();
     assert_eq!(outcomes(&active, 2), [(3, retry), (31, CANCELED)]);
+}
+
+/// Verbs V77: an answer that is here before the adapter's thread has its turn meets the limit, however late that is.
+#[test]
+fn v77_what_has_arrived_counts_before_the_limit_is_judged() {
+    let options = Options { path: Path::Tcp, ..verbs() };
+    let (active, passive) = (End::new(&options), End::new(&options));
+    let active = Arc::new(active);
+    let listener = listener(&passive);
+    let at = listener.address().unwrap();
+    let asks = |connector: &Connector, to: &Connector, sink| {
+        let (requests, requested) = signal();
+        listener.get_request(to, requests).unwrap();
+        connector.bind(loopback()).unwrap();
+        connector.connect(None, at, LIMITS, b"", sink).unwrap();
+        assert_eq!(requested.wait(), OK);
+    };
+    let joins = active.clone();
+    let joined = Sink::call(move |status| {
+        assert_eq!(status, OK);
+        joins.connector.join(&joins.qp).unwrap();
+        joins.connector.complete_connect().unwrap();
+    });
+    asks(&active.connector, &passive.connector, joined);
+    // The adapter's thread has no turn from here on.
+    let (held, is_held) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    let holds = Sink::call(move |_| {
+        held.send(()).unwrap();
+        let _ = goes_on.recv();
+    });
+    let [one, other] = [&active, &passive].map(|end| end.adapter.connector().unwrap());
+    asks(&one, &other, holds);
+    other.reject(b"").unwrap();
+    is_held.recv_timeout(PATIENCE).unwrap();
+    active.qp.set_limits(Limits { connection: SOON, ..Limits::default() }).unwrap();
+    passive.qp.post_receive(20, &[]).unwrap();
+    send(&active, 1);
+    let (sink, _accepted) = signal();
+    passive.connector.accept(&passive.qp, LIMITS, b"", sink).unwrap();
+    thread::sleep(SOON.unwrap()); // the limit passes
+    go_on.send(()).unwrap();
+    assert_eq!(outcomes(&active, 1), [(1, OK)]);
+    assert_eq!(outcomes(&passive, 1), [(20, OK)]);
 }
 
 /// Verbs V79: the peer begins anew, and so does the connection; no posted request is lost.
