@@ -434,23 +434,47 @@ fn a_program_keeps_a_ledger_if_that_was_asked_for() {
     assert_eq!(run(&["--ledger=loud", "--", "true"]).status.code(), Some(2));
 }
 
+/// The command and its libraries, as cargo builds them, in this directory.
+fn built_at(directory: PathBuf) -> PathBuf {
+    std::fs::create_dir(&directory).unwrap();
+    let command = PathBuf::from(env!("CARGO_BIN_EXE_transom"));
+    std::fs::hard_link(&command, directory.join("transom")).unwrap();
+    for name in ["verbs", "rdmacm", "paths", "sockets"].map(|of| format!("libtransom_{of}.so")) {
+        let library = command.parent().unwrap().join("deps").join(&name);
+        std::fs::hard_link(library, directory.join(name)).unwrap();
+    }
+    directory
+}
+
+/// ld.so(8): paths of libraries are parted by white space, `:` and `;`, and `$` begins a token; nothing quotes them.
+#[test]
+fn a_directory_whose_path_no_loader_reads_is_reached_by_a_link() {
+    for name in ["a b", "a:b", "a;b", "$LIB"] {
+        let built = built_at(file(name));
+        for (words, variable) in [(&[][..], "LD_LIBRARY_PATH"), (&["--sockets"], "LD_PRELOAD")] {
+            let shown = format!("printenv {variable}; ls / > /dev/null");
+            let words = [&["run"], words, &["--quiet", "--", "sh", "-c", &shown]].concat();
+            let done = Command::new(built.join("transom")).args(words).output().unwrap();
+            assert_eq!(text(&done.stderr), "", "{name}");
+            let said = text(&done.stdout);
+            let library = Path::new(said.split([':', '\n']).next().unwrap());
+            let directory = library.ancestors().find(|path| path.is_symlink()).unwrap();
+            assert_eq!(std::fs::read_link(directory).unwrap(), built.join("transom-run"), "{said}");
+        }
+        // Nor is there a place for a link.
+        let mut command = Command::new(built.join("transom"));
+        command.args(["run", "--", "true"]).env("TMPDIR", &built).env_remove("XDG_RUNTIME_DIR");
+        let refused = command.output().unwrap();
+        assert_eq!(refused.status.code(), Some(5), "{}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains("loaders read no path with"), "{name}");
+    }
+}
+
 /// Where nothing can be put beside what cargo has built, in a folder of the user's alone. A variable that
 /// names a directory of somebody else, or none, is passed over; a folder open to others is refused.
 #[test]
 fn links_to_the_libraries_lie_in_a_folder_of_the_user_s() {
-    let built = file("built");
-    std::fs::create_dir(&built).unwrap();
-    let command = PathBuf::from(env!("CARGO_BIN_EXE_transom"));
-    std::fs::hard_link(&command, built.join("transom")).unwrap();
-    for name in [
-        "libtransom_verbs.so",
-        "libtransom_rdmacm.so",
-        "libtransom_paths.so",
-        "libtransom_sockets.so",
-    ] {
-        let library = command.parent().unwrap().join("deps").join(name);
-        std::fs::hard_link(library, built.join(name)).unwrap();
-    }
+    let built = built_at(file("built"));
     std::fs::write(built.join("transom-run"), "in the way").unwrap();
     let temporary = file("temporary");
     std::fs::create_dir(&temporary).unwrap();

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,37 @@ const NAMES: [(&str, &str); 6] = [
 /// installed command, or links to what cargo has built.
 pub(super) fn directory() -> Outcome<PathBuf> {
     let command = std::env::current_exe().map_err(system("find this command's own file"))?;
-    of(&command)
+    let libraries = of(&command)?;
+    if is_read_by_loaders(&libraries) { Ok(libraries) } else { link_to(&libraries) }
+}
+
+/// Whether loaders read a path in `LD_PRELOAD` and `LD_LIBRARY_PATH` as it is: what parts two paths there, and what
+/// begins a token, cannot be quoted (ld.so(8)).
+fn is_read_by_loaders(path: &Path) -> bool {
+    let parts = |byte: &u8| byte.is_ascii_whitespace() || b":;$".contains(byte);
+    !path.as_os_str().as_bytes().iter().any(parts)
+}
+
+/// A link to a directory of libraries, at a path that loaders read.
+fn link_to(libraries: &Path) -> Outcome<PathBuf> {
+    let folder = Folder::of_user().map_err(|error| {
+        Failure::new(Exit::System, format!("find a directory for a link to the libraries: {error}"))
+    })?;
+    let mut hasher = std::hash::DefaultHasher::new();
+    libraries.hash(&mut hasher);
+    let link = folder.path().join(format!("libraries-{:016x}", hasher.finish()));
+    if !is_read_by_loaders(&link) {
+        let sentence = format!(
+            "loaders read no path with white space, `:`, `;` or `$` in LD_PRELOAD: neither {} nor {}",
+            libraries.display(),
+            folder.path().display()
+        );
+        return Err(
+            Failure::new(Exit::System, sentence).try_this("TMPDIR=/tmp, without XDG_RUNTIME_DIR")
+        );
+    }
+    put_link(&link, libraries).map_err(system("link the libraries"))?;
+    Ok(link)
 }
 
 /// The libraries of a command's file.
@@ -168,16 +199,21 @@ fn link_all(directory: &Path, built: &Path) -> std::io::Result<()> {
     fs::create_dir_all(directory)?;
     let libraries = NAMES.map(|(name, file)| (name, built.join(file)));
     for (name, target) in libraries.into_iter().chain(LIB.map(|(_, link)| (link, ".".into()))) {
-        let link = directory.join(name);
-        if fs::read_link(&link).is_ok_and(|found| found == target) {
-            continue;
-        }
-        let new = directory.join(format!(".{name}.{}", std::process::id()));
-        let _ = fs::remove_file(&new);
-        symlink(&target, &new)?;
-        fs::rename(&new, &link)?;
+        put_link(&directory.join(name), &target)?;
     }
     Ok(())
+}
+
+/// Have a link to `target`, at once: another command may put the same one there.
+fn put_link(link: &Path, target: &Path) -> std::io::Result<()> {
+    if fs::read_link(link).is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    let mut new = link.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    let _ = fs::remove_file(&new);
+    symlink(target, &new)?;
+    fs::rename(&new, link)
 }
 
 #[cfg(test)]
