@@ -410,6 +410,24 @@ fn v106_the_list_of_devices_is_listed_without_a_complaint() {
     assert_eq!(text(&done.stderr), "");
 }
 
+/// Verbs V22, Verbs V105: each device that a word names is there, with the addresses that are its own alone.
+#[test]
+fn v22_several_devices_in_the_file_system() {
+    if Command::new("ibv_devices").output().is_err() {
+        return eprintln!("SKIPPED: ibv_devices is not installed");
+    }
+    let names = ["rail", "other"].map(|name| format!("{name}{}", std::process::id()));
+    let list = format!("{}:127.0.0.2,{}:127.0.0.3+127.0.0.4", names[0], names[1]);
+    let looked = "ibv_devices | grep -c -e $0 -e $1; cd /sys/class/infiniband; \
+                  grep -h -o ffff:7f00:.* $0/ports/1/gids/*; echo and; \
+                  grep -h -o ffff:7f00:.* $1/ports/1/gids/*; \
+                  test $(readlink -f $0/device) != $(readlink -f $1/device) && echo apart";
+    let words = ["--quiet", "--gids", "plain", "--device", &list, "--", "sh", "-c", looked];
+    let done = run(&[&words[..], &[&*names[0], &*names[1]]].concat());
+    let wanted = "2\nffff:7f00:0002\nand\nffff:7f00:0003\nffff:7f00:0004\napart\n";
+    assert_eq!(text(&done.stdout), wanted, "{}", text(&done.stderr));
+}
+
 #[test]
 fn a_program_answers_inspections_if_that_was_asked_for() {
     for (words, expected) in [(&["--inspect"][..], "1\n"), (&[], "\n")] {

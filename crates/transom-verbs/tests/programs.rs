@@ -23,8 +23,12 @@ fn source(name: &str) -> PathBuf {
 const CANNOT: i32 = 77;
 
 fn run(name: &str) {
-    let source = source(name);
-    let Some(program) = support::compile(&source, name) else { return };
+    run_with(name, &[]);
+}
+
+/// Runs a program over both paths; `words` are for the compiler.
+fn run_with(name: &str, words: &[&str]) {
+    let Some(program) = support::compile_with(&source(name), name, words) else { return };
     for path in ["tcp", "process"] {
         let done = Command::new(&program)
             .env("LD_LIBRARY_PATH", support::libraries())
@@ -488,6 +492,16 @@ fn mistakes_are_explained() {
 #[test]
 fn what_a_program_finds_at_first() {
     run("presence");
+}
+
+/// Verbs V18, Verbs V19: the distribution's own libraries of mlx5 and EFA, in a program that is linked with them.
+#[test]
+fn v19_libraries_of_vendors_say_that_the_device_is_none_of_theirs() {
+    let headers = ["mlx5dv.h", "efadv.h"].map(|name| format!("/usr/include/infiniband/{name}"));
+    if headers.iter().any(|header| !Path::new(header).exists()) {
+        return eprintln!("SKIPPED: the headers of libmlx5 and libefa are not installed");
+    }
+    run_with("vendors", &["-Wl,--no-as-needed", "-lmlx5", "-lefa"]);
 }
 
 /// Verbs V3, Verbs V6, Verbs V11, Verbs V16, Verbs V18: whichever library is loaded first.

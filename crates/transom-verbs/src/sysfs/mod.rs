@@ -17,6 +17,9 @@ const BUS: &str = "devices/pci5452:00";
 /// Reading this fails with `EINVAL`, as reading the attributes of an empty GID does.
 const UNREADABLE: &str = "/sys/class/net/lo/speed";
 
+/// Speed and width of the PCI device's link, as the kernel writes them: enough for the rate of the port.
+const LINK: (&str, &str) = ("16.0 GT/s PCIe", "16");
+
 /// An entry below the directory that stands for `/sys`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Entry {
@@ -55,6 +58,10 @@ fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
         (pci("subsystem_device"), "0x0001"),
         (pci("class"), "0x020000"),
         (pci("revision"), "0x01"),
+        (pci("max_link_speed"), LINK.0),
+        (pci("max_link_width"), LINK.1),
+        (pci("current_link_speed"), LINK.0),
+        (pci("current_link_width"), LINK.1),
         (port("state"), "4: ACTIVE"),
         (port("phys_state"), "5: LinkUp"),
         (port("rate"), "100 Gb/sec (4X EDR)"),
@@ -217,7 +224,16 @@ mod tests {
         is(port("gid_attrs/ndevs/5"), "lo");
         assert_eq!(port("gid_attrs/ndevs/3"), None, "an address of no interface");
         is(text("infiniband/transom0/device/net/lo/dev_port"), "0");
-        is(text("infiniband/transom0/device/class"), "0x020000");
+        for (name, wanted) in [
+            ("class", "0x020000"),
+            ("vendor", "0x5452"),
+            ("device", "0x0001"),
+            ("numa_node", "-1"),
+            ("max_link_speed", "16.0 GT/s PCIe"),
+            ("current_link_width", "16"),
+        ] {
+            is(text(&format!("infiniband/transom0/device/{name}")), wanted);
+        }
         is(text("infiniband_verbs/uverbs0/ibdev"), "transom0");
         is(text("infiniband/transom0/node_type"), "1: CA");
         fs::remove_dir_all(root).unwrap();
