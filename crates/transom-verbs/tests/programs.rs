@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{XattrFlags, setxattr};
+use transom_testing::ports::Held;
 use transom_testing::programs::copied;
 
 fn source(name: &str) -> PathBuf {
@@ -365,8 +366,10 @@ fn v97_peers_that_are_no_transom_are_explained() {
         let said = [done.stdout, done.stderr].concat();
         (done.status.code(), String::from_utf8_lossy(&said).into_owned())
     };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    // Held, so that no other test gets the port when nobody listens there any more.
+    let held = Held::new().unwrap();
+    let listener = TcpListener::bind(held.address()).unwrap();
+    let port = held.address().port();
     for kind in ["roce", "iwarp"] {
         let (status, said) = std::thread::scope(|scope| {
             let client = scope.spawn(|| run(port, kind));
