@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, OnceLock, RwLock};
 
 use transom_engine::raw;
@@ -97,6 +97,14 @@ fn show(sysfs: &str, found: &[Table]) -> std::io::Result<()> {
     })
 }
 
+/// Whether these devices were written there last.
+fn is_shown(sysfs: &str, found: &[Table]) -> bool {
+    let mut devices = environment::devices().iter().zip(found).enumerate();
+    devices.all(|(number, (device, table))| {
+        sysfs::is_written(sysfs.as_ref(), number, &device.name, table)
+    })
+}
+
 /// Run by the loader. A program may look for the device in `/sys` before any process has asked a library for
 /// it: Valkey's test of its RDMA module is a script that lists the folder first. What an earlier program has left
 /// there may show addresses that the machine no longer has.
@@ -108,11 +116,7 @@ extern "C" fn begin() {
     quiet(|| {
         let Some(sysfs) = environment::variable("TRANSOM_SYSFS") else { return Ok(()) };
         let found = gid::tables();
-        let mut devices = environment::devices().iter().zip(&found).enumerate();
-        let root = sysfs.as_ref();
-        if !devices
-            .all(|(number, (device, table))| sysfs::is_written(root, number, &device.name, table))
-        {
+        if !is_shown(&sysfs, &found) {
             // Most programs never look, so nothing is said before one asks for the list: a shell as another
             // user may not write there.
             let _ = show(&sysfs, &found);
@@ -129,10 +133,16 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         let found = gids(true);
         usage::reached(usage::Stage::Listed);
         if let Some(sysfs) = environment::variable("TRANSOM_SYSFS") {
-            // Programs that look there do without.
-            if let Err(error) = show(&sysfs, &found) {
-                static SAID: Once = Once::new();
-                SAID.call_once(|| explain::line(&format!("TRANSOM_SYSFS: {error}; not written")));
+            // A file may be missing that another program has removed, so the first list of a process looks at each.
+            static LOOKED: AtomicBool = AtomicBool::new(false);
+            if !LOOKED.swap(true, Ordering::Relaxed) || !is_shown(&sysfs, &found) {
+                // Programs that look there do without.
+                if let Err(error) = show(&sysfs, &found) {
+                    static SAID: Once = Once::new();
+                    SAID.call_once(|| {
+                        explain::line(&format!("TRANSOM_SYSFS: {error}; not written"))
+                    });
+                }
             }
         }
         if !count.is_null() {
