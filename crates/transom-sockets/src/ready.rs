@@ -31,7 +31,10 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     };
     let ended = incoming.finished || read_shut || gone;
     let mut events = 0;
-    if incoming.bytes >= low_water(socket, session) || incoming.at_mark || ended {
+    // The urgent byte counts for nothing where it is next, and not part of the stream.
+    let inline = session.end().inline.load(Ordering::Relaxed) != 0;
+    let there = incoming.all - u64::from(incoming.at_mark && !inline);
+    if there >= low_water(socket, session) || ended {
         events |= IN | RDNORM;
     }
     if ended {
@@ -46,7 +49,7 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     if gone && (socket.was_refused() || stream::is_reset(socket, session)) {
         events |= if socket.was_reported() { HUP } else { HUP | ERR };
     }
-    if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
+    if session.urgent().is_some() {
         events |= PRI;
     }
     // A call of `shutdown` wakes whom any end wakes, and so does the answer of TCP's peer to it.
@@ -158,7 +161,7 @@ pub(crate) fn besides(held: &Socket, session: &Session<'_>, fd: c_int) -> Ready 
     if gone && (held.was_refused() || stream::is_reset(held, session)) {
         events |= if held.was_reported() { HUP } else { HUP | ERR };
     }
-    if session.urgent().is_some() && session.end().inline.load(Ordering::Relaxed) == 0 {
+    if session.urgent().is_some() {
         events |= PRI;
     }
     let shutdowns = u64::from(session.end().shutdowns.load(Ordering::Relaxed));
@@ -576,7 +579,9 @@ impl Poll<'_> {
             let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
             entry.revents = match kind {
                 Kind::Kernel | Kind::Young { .. } => asked.revents,
-                Kind::Set(set) if set.is_ready() => asked.revents | entry.events & libc::POLLIN,
+                Kind::Set(set) if set.is_ready() => {
+                    asked.revents | entry.events & (libc::POLLIN | libc::POLLRDNORM)
+                }
                 Kind::Set(_) => asked.revents,
                 Kind::Socket(held) => {
                     let Some(session) = held.session() else { continue };

@@ -123,6 +123,13 @@ pub(crate) fn read(fd: c_int, to: &mut [u8]) -> Result<usize, Errno> {
     unsafe { call!(libc::SYS_read, fd, to.as_mut_ptr(), to.len()) }
 }
 
+/// How many descriptors this process has places for, a power of two that grows with the highest one.
+pub(crate) fn places_for_descriptors() -> Option<usize> {
+    let status = read_whole(c"/proc/thread-self/status").ok()?;
+    let mut lines = std::str::from_utf8(&status).ok()?.lines();
+    lines.find_map(|line| line.strip_prefix("FDSize:")).and_then(|size| size.trim().parse().ok())
+}
+
 /// The content of a file of `/proc`, which does not say how long it is.
 pub(crate) fn read_whole(path: &CStr) -> Result<Vec<u8>, Errno> {
     let file = open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;

@@ -1075,6 +1075,58 @@ def many_connections():
     [c.close() for c in cs]; return ok, reap(p)
 
 @scenario
+def select_is_told_of_more_descriptors_than_its_sets_have():
+    """Programs pass getdtablesize(): the kernel looks at no more bits than the process has places for descriptors."""
+    import ctypes
+    libc, out = ctypes.CDLL(None, use_errno=True), []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    c, s = pair(); high = fcntl.fcntl(s, fcntl.F_DUPFD, 1500)
+    for fd, told in ((s.fileno(), 1024), (s.fileno(), 4096), (s.fileno(), 1 << 20), (high, 1400), (high, 4096)):
+        room = (ctypes.c_ubyte * 1024)(*[0x5A] * 1024); size = 128 if fd == s.fileno() else 1024
+        # The kernel has grown the table for `high`: 256 bytes of each set are the call's.
+        for at in range(256 if fd == s.fileno() else 1024): room[at] = 0
+        room[fd // 8] |= 1 << fd % 8
+        for ready in (False, True):
+            room[fd // 8] |= 1 << fd % 8
+            if ready: c.sendall(b"x"); until(lambda: unread(s) == 1)
+            out.append([told, libc.select(told, room, None, None, (ctypes.c_long * 2)(0, 1000)), room[fd // 8] >> fd % 8 & 1, bytes(room[512:]) == b"\x5a" * 512])
+        s.recv(1)
+    return out
+
+@scenario
+def a_message_that_is_sent_in_part_is_the_last_one():
+    """sendmmsg(2): what follows it would not be behind the rest of it. And 1,024 messages are the most of one call."""
+    import ctypes
+    libc, out = ctypes.CDLL(None, use_errno=True), []
+    class vector(ctypes.Structure): _fields_ = [("at", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+    class message(ctypes.Structure): _fields_ = [("name", ctypes.c_void_p), ("size", ctypes.c_int), ("vectors", ctypes.POINTER(vector)), ("count", ctypes.c_size_t), ("control", ctypes.c_void_p), ("length", ctypes.c_size_t), ("flags", ctypes.c_int), ("sent", ctypes.c_ulong)]
+    many = (message * 1500)(); one = ctypes.create_string_buffer(b"a"); own = vector(ctypes.addressof(one), 1)
+    for m in many: m.vectors, m.count = ctypes.pointer(own), 1
+    c, s = pair(); out.append(libc.sendmmsg(c.fileno(), many, 1500, 0)); out.append(len(recv_exactly(s, 1024)))
+    text = ctypes.create_string_buffer(200_000); parts = (vector * 2)(vector(ctypes.addressof(text), 200_000), vector(8, 200_000))
+    many[0].vectors, many[0].count = parts, 2
+    done = libc.sendmmsg(c.fileno(), many, 2, socket.MSG_DONTWAIT); out += [done, 0 < many[0].sent < 400_000]
+    c.shutdown(socket.SHUT_WR); return out, b"a" in recv_all(s)
+
+@scenario
+def nothing_is_sent_to_a_peer_that_has_closed():
+    """A send of no byte brings about no reset."""
+    c, s = pair(); s.close(); until(lambda: "RDHUP" in polled(c))
+    out = [attempt(c.send, b""), attempt(c.send, b""), attempt(c.send, b"x", socket.MSG_NOSIGNAL)]
+    until(lambda: "HUP" in polled(c, 0)); return out + [attempt(c.send, b"", socket.MSG_NOSIGNAL), attempt(c.send, b"", socket.MSG_NOSIGNAL)]
+
+@scenario
+def a_read_of_all_ends_before_an_urgent_byte():
+    c, s = pair(); out = []
+    for inline in (0, 1):
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, inline)
+        c.sendall(b"ab"); c.send(b"!", socket.MSG_OOB); c.sendall(b"cd"); until(lambda: "PRI" in polled(s) and unread(s) >= (5 if inline else 2))
+        out += [polled(s), unread(s), attempt(s.recv, 5, socket.MSG_WAITALL | socket.MSG_DONTWAIT), polled(s), attempt(s.recv, 5, socket.MSG_DONTWAIT), polled(s)]
+        c.send(b"?", socket.MSG_OOB); until(lambda: "PRI" in polled(s)); out += [polled(s), attempt(s.recv, 5, socket.MSG_DONTWAIT), polled(s)]
+    return out
+
+@scenario
 def random_sizes_random_waits():
     l = listener(); rnd = random.Random(11); d = pattern(4 << 20, 12)
     def serve():

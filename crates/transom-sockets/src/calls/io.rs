@@ -95,14 +95,18 @@ fn sends(fd: c_int, bytes: impl FnOnce() -> Option<usize>) -> Use {
     Use::Send(if asks { bytes().unwrap_or_default() } else { 0 })
 }
 
-/// The flags of a message that `preadv2` or `pwritev2` means. A stream has no places (preadv2(2)).
-fn without_place(place: i64, how: c_int) -> Result<c_int, Errno> {
-    /// Those that the kernel takes for a socket: RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT, RWF_APPEND.
-    const KNOWN: c_int = 0x1F;
+/// The flags of a message that `preadv2` or `pwritev2` means. A stream has no places (preadv2(2)). The kernel looks at
+/// flags where there is something to move.
+fn without_place(place: i64, how: c_int, bytes: usize) -> Result<c_int, Errno> {
+    /// Those that the kernel takes for a socket: RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT, RWF_APPEND, RWF_NOAPPEND,
+    /// RWF_NOSIGNAL.
+    const KNOWN: c_int = 0x13F;
     const RWF_NOWAIT: c_int = 8;
+    const RWF_NOSIGNAL: c_int = 0x100;
+    let flag = |of: c_int, means: c_int| if how & of != 0 { means } else { 0 };
     match place {
-        -1 if how & !KNOWN != 0 => Err(libc::EOPNOTSUPP),
-        -1 => Ok(if how & RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 }),
+        -1 if how & !KNOWN != 0 && bytes > 0 => Err(libc::EOPNOTSUPP),
+        -1 => Ok(flag(RWF_NOWAIT, libc::MSG_DONTWAIT) | flag(RWF_NOSIGNAL, libc::MSG_NOSIGNAL)),
         0.. => Err(libc::ESPIPE),
         _ => Err(libc::EINVAL),
     }
@@ -116,6 +120,9 @@ fn of_message(error: Errno) -> Errno {
 fn receive_message(held: &Held, fd: c_int, message: *mut Message, flags: c_int) -> isize {
     // SAFETY: plain words.
     let Some(mut own) = (unsafe { user::fetch(message) }) else { return sys::fail(libc::EFAULT) };
+    if !own.msg_name.is_null() && own.msg_namelen.cast_signed() < 0 {
+        return sys::fail(libc::EINVAL);
+    }
     let got = vectors(own.msg_iov, own.msg_iovlen).map_err(of_message).and_then(|vectors| {
         let what = Receive { vectors: &vectors, flags, message: Some(&mut own) };
         stream::receive(held, fd, what)
@@ -129,13 +136,62 @@ fn receive_message(held: &Held, fd: c_int, message: *mut Message, flags: c_int) 
 fn send_message(held: &Held, fd: c_int, message: *const Message, flags: c_int) -> isize {
     // SAFETY: plain words.
     let Some(own) = (unsafe { user::fetch(message) }) else { return sys::fail(libc::EFAULT) };
-    let vectors = vectors(own.msg_iov, own.msg_iovlen).map_err(of_message);
+    let vectors = is_right_beside_bytes(fd, &own)
+        .and_then(|()| vectors(own.msg_iov, own.msg_iovlen).map_err(of_message));
     answer(vectors.and_then(|vectors| stream::send(held, fd, &vectors, flags, Some(&own))))
 }
 
+/// Name and control data of a message are for the kernel to judge: a message with no bytes has them judged.
+fn is_right_beside_bytes(fd: c_int, message: &Message) -> Result<(), Errno> {
+    if message.msg_name.is_null() && message.msg_controllen == 0 {
+        return Ok(());
+    }
+    let own = Message { msg_iov: std::ptr::null_mut(), msg_iovlen: 0, ..*message };
+    // SAFETY: the kernel copies what the message refers to.
+    match unsafe { sys::send_message(fd, &raw const own, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
+    {
+        Err(error @ (libc::EINVAL | libc::EFAULT | libc::ENOBUFS)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The address of a `sendto`, as [`is_right_beside_bytes`].
+fn is_right_address(fd: c_int, to: *const c_void, size: libc::socklen_t) -> Result<(), Errno> {
+    const LONGEST: libc::socklen_t = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    if to.is_null() {
+        return Ok(());
+    }
+    if size > LONGEST {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: zeros are a message without parts.
+    let mut message: Message = unsafe { std::mem::zeroed() };
+    (message.msg_name, message.msg_namelen) = (to.cast_mut(), size);
+    is_right_beside_bytes(fd, &message)
+}
+
 /// A connected TCP socket names no sender.
-fn no_sender(length: *mut libc::socklen_t) {
-    user::put(length, 0);
+fn no_sender(length: *mut libc::socklen_t) -> Result<(), Errno> {
+    // SAFETY: a plain word.
+    let given = unsafe { user::fetch(length) }.ok_or(libc::EFAULT)?;
+    if given.cast_signed() < 0 {
+        return Err(libc::EINVAL);
+    }
+    user::put(length, 0).then_some(()).ok_or(libc::EFAULT)
+}
+
+/// As [`receive`], of `recvfrom`.
+fn receive_from(
+    held: &Held,
+    fd: c_int,
+    (at, length, flags): (Bytes, usize, c_int),
+    (from, size): (Bytes, *mut libc::socklen_t),
+) -> isize {
+    let got = receive(held, fd, at, length, flags);
+    match if got >= 0 && !from.is_null() { no_sender(size) } else { Ok(()) } {
+        Ok(()) => got,
+        Err(error) => sys::fail(error),
+    }
 }
 
 calls! {
@@ -174,8 +230,9 @@ calls! {
     #[waits]
     fn preadv2(fd: c_int, at: *const Vector, count: c_int, from: i64, how: c_int) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) => answer(without_place(from, how).and_then(|flags| {
-                entries(at, count).and_then(|vectors| read_into(&held, fd, &vectors, flags))
+            Served::Ours(held) => answer(entries(at, count).and_then(|vectors| {
+                let flags = without_place(from, how, stream::total(&vectors))?;
+                read_into(&held, fd, &vectors, flags)
             })),
             Served::Kernel(flight) => flight.received(0, next(fd, at, count, from, how)),
         }
@@ -212,13 +269,7 @@ calls! {
         fd: c_int, to: Bytes, length: usize, flags: c_int, from: Bytes, size: *mut libc::socklen_t
     ) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
-            Served::Ours(held) => {
-                let got = receive(&held, fd, to, length, flags);
-                if got >= 0 && !from.is_null() {
-                    no_sender(size);
-                }
-                got
-            }
+            Served::Ours(held) => receive_from(&held, fd, (to, length, flags), (from, size)),
             Served::Kernel(flight) => {
                 flight.received(flags, next(fd, to, length, flags, from, size))
             }
@@ -232,11 +283,7 @@ calls! {
     ) -> isize, -1; |next| {
         match young::enter(fd, Use::Receive) {
             Served::Ours(held) if length <= room => {
-                let got = receive(&held, fd, to, length, flags);
-                if got >= 0 && !from.is_null() {
-                    no_sender(size);
-                }
-                got
+                receive_from(&held, fd, (to, length, flags), (from, size))
             }
             Served::Ours(_) => next(fd, to, length, room, flags, from, size),
             Served::Kernel(flight) => {
@@ -273,6 +320,16 @@ calls! {
                 return done;
             }
         };
+        let begin = sys::now();
+        // SAFETY: plain words.
+        let most = match user::fetch_optional(limit) {
+            Ok(time) => time.map(nanoseconds).transpose(),
+            Err(error) => Err(error),
+        };
+        let most = match most {
+            Ok(most) => most,
+            Err(error) => return sys::fail(error) as c_int,
+        };
         // An error that the connection has is told first, whatever there is to read.
         if flags & libc::MSG_ERRQUEUE == 0
             && let Some(error) = stream::error_before(&held, fd)
@@ -282,12 +339,6 @@ calls! {
         if count == 0 {
             return 0;
         }
-        let begin = sys::now();
-        let time = user::fetch(limit);
-        if time.is_none() && !limit.is_null() {
-            return sys::fail(libc::EFAULT) as c_int;
-        }
-        let most = time.as_ref().map(nanoseconds);
         let (mut done, mut flags) = (0, flags);
         while done < count.min(1024) {
             let one = messages.wrapping_add(done as usize);
@@ -346,8 +397,9 @@ calls! {
     fn pwritev2(fd: c_int, at: *const Vector, count: c_int, to: i64, how: c_int) -> isize, -1; |next| {
         let bytes = || entries(at, count).ok().map(|vectors| stream::total(&vectors));
         match young::enter(fd, sends(fd, bytes)) {
-            Served::Ours(held) => answer(without_place(to, how).and_then(|flags| {
-                write_from(&held, fd, &entries(at, count)?, flags)
+            Served::Ours(held) => answer(entries(at, count).and_then(|vectors| {
+                let flags = without_place(to, how, stream::total(&vectors))?;
+                write_from(&held, fd, &vectors, flags)
             })),
             Served::Kernel(flight) => flight.sent(next(fd, at, count, to, how)),
         }
@@ -381,7 +433,10 @@ calls! {
         size: libc::socklen_t
     ) -> isize, -1; |next| {
         match young::enter(fd, Use::Send(length)) {
-            Served::Ours(held) => put(&held, fd, from, length, flags),
+            Served::Ours(held) => match is_right_address(fd, to, size) {
+                Ok(()) => put(&held, fd, from, length, flags),
+                Err(error) => sys::fail(error),
+            },
             Served::Kernel(flight) => flight.sent(next(fd, from, length, flags, to, size)),
         }
     }
@@ -414,7 +469,7 @@ calls! {
             }
         };
         let mut done = 0;
-        while done < count {
+        while done < count.min(1024) {
             let one = messages.wrapping_add(done as usize);
             let sent = send_message(&held, fd, &raw const (*one).msg_hdr, flags);
             if sent < 0 {
@@ -425,15 +480,24 @@ calls! {
                 return if done > 0 { done as c_int } else { -1 };
             }
             done += 1;
+            // The next message would not be behind the rest of this one.
+            if length(&raw const (*one).msg_hdr).is_none_or(|all| (sent as usize) < all) {
+                break;
+            }
         }
         done as c_int
     }
 }
 
-/// A time that a call was given.
-fn nanoseconds(time: &libc::timespec) -> u64 {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+/// A time that a call was given. `EINVAL`: none.
+fn nanoseconds(time: libc::timespec) -> Result<u64, Errno> {
+    const SECOND: u64 = 1_000_000_000;
+    match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(rest @ ..SECOND)) => {
+            Ok(seconds.saturating_mul(SECOND).saturating_add(rest))
+        }
+        _ => Err(libc::EINVAL),
+    }
 }
 
 /// The bytes of a message.

@@ -26,7 +26,11 @@ unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: 
         Err(error) => return sys::fail(error),
     };
     let begin = given.map_or_else(|| sys::position(from), Ok);
-    let Ok(mut at) = begin else { return sys::fail(libc::EINVAL) };
+    let mut at = match begin {
+        Ok(at) if isize::try_from(count).is_ok() => at,
+        Err(libc::EBADF) => return sys::fail(libc::EBADF),
+        _ => return sys::fail(libc::EINVAL),
+    };
     let mut room = vec![0; count.min(PIECE)];
     let mut done = 0;
     let mut end = Ok(());
@@ -50,7 +54,9 @@ unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: 
                 }
             }
             Err(error) => {
-                end = Err(error);
+                // A folder or a pipe has no bytes at places, and is no source (sendfile(2)).
+                let none = matches!(error, libc::EISDIR | libc::ESPIPE);
+                end = Err(if none { libc::EINVAL } else { error });
                 break;
             }
         }

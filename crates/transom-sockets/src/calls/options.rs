@@ -21,8 +21,23 @@ const SIOCATMARK: c_ulong = 0x8905;
 
 /// The number that a call was given. `None`: none, or at an address where the program has no memory.
 fn number(at: *const c_void, size: Size) -> Option<c_int> {
+    // A length is a number with a sign for the kernel.
+    let fits = (4..=c_int::MAX.cast_unsigned()).contains(&size);
     // SAFETY: any bytes are a number.
-    if size < 4 { None } else { unsafe { user::fetch(at.cast::<c_int>()) } }
+    if fits { unsafe { user::fetch(at.cast::<c_int>()) } } else { None }
+}
+
+/// A number for `SO_RCVLOWAT` as the kernel takes it: no more than half of the bytes that it receives without being
+/// read. The kernel keeps 1, since it would not report a doorbell otherwise.
+fn low_water(fd: c_int, value: c_int) -> c_int {
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+    if (0..=1).contains(&value) {
+        return value;
+    }
+    sys::set_option(fd, level, name, value);
+    let kept = sys::option(fd, level, name).unwrap_or(value);
+    sys::set_option(fd, level, name, 1);
+    kept
 }
 
 /// `Some`: the call ends here, with this result.
@@ -49,6 +64,7 @@ fn set(
         }
         // The kernel would not report a doorbell.
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
+            let value = low_water(fd, value);
             ready::note_mark(held, &session, fd);
             end.low_water.store(value.max(0).cast_unsigned(), Ordering::Relaxed);
             ready::mark_was_set(held, &session, fd);
@@ -58,6 +74,8 @@ fn set(
         (libc::SOL_SOCKET, libc::SO_ZEROCOPY | SO_TIMESTAMPING) => {
             Some(sys::fail(libc::EOPNOTSUPP) as c_int)
         }
+        // The kernel's queues have doorbells only.
+        (libc::IPPROTO_TCP, libc::TCP_REPAIR) => Some(sys::fail(libc::EPERM) as c_int),
         // The kernel would encrypt doorbells only.
         (libc::IPPROTO_TCP, TCP_ULP) => Some(sys::fail(libc::ENOENT) as c_int),
         // A doorbell never waits, whatever the program wants of its bytes.
@@ -144,7 +162,7 @@ fn tell_state(held: &Held, fd: c_int, to: *mut u8, size: *const Size) {
 
 calls! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, at: *const c_void, size: Size) -> c_int, -1; |next| {
-        let Some(held) = table::hold_known(fd) else { return next(fd, level, name, at, size) };
+        let Some(held) = table::hold(fd) else { return next(fd, level, name, at, size) };
         if let Some(done) = set((&held, fd), level, name, at, size) {
             return done;
         }
@@ -156,7 +174,7 @@ calls! {
     }
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, size: *mut Size) -> c_int, -1; |next| {
-        let Some(held) = table::hold_known(fd) else { return next(fd, level, name, to, size) };
+        let Some(held) = table::hold(fd) else { return next(fd, level, name, to, size) };
         let given = user::fetch(size).filter(|size| !to.is_null() && i32::try_from(*size).is_ok());
         let kept = get(&held, fd, level, name);
         let (Some(kept), Some(room)) = (kept, given) else {
@@ -181,7 +199,7 @@ calls! {
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, -1; |next| {
         const SIOCOUTQ: c_ulong = libc::TIOCOUTQ;
-        let Some(held) = table::hold_known(fd) else { return next(fd, request, argument) };
+        let Some(held) = table::hold(fd) else { return next(fd, request, argument) };
         let Some(session) = held.session() else { return next(fd, request, argument) };
         let to = argument as *mut c_int;
         let ring = session.road_in() == Ok(Road::Ring);
@@ -236,7 +254,7 @@ fn control(fd: c_int, what: c_int, argument: usize, done: c_int) -> c_int {
             super::descriptors::duplicate(fd, done);
         }
         libc::F_SETFL if done == 0 => {
-            if let Some(held) = table::hold_known(fd) {
+            if let Some(held) = table::hold(fd) {
                 held.young.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
             }
         }

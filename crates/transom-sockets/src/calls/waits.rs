@@ -172,13 +172,20 @@ fn may_be_ours(entries: &[libc::pollfd]) -> bool {
     })
 }
 
+/// How many bits of its sets a call of `select` concerns, that was told `count`. Programs pass `getdtablesize()` with
+/// sets of the C library's size: the kernel looks at no more bits than the process has places for descriptors.
+fn looked_at(count: usize) -> usize {
+    const SET: usize = 8 * size_of::<libc::fd_set>();
+    if count <= SET { count } else { count.min(sys::places_for_descriptors().unwrap_or(SET)) }
+}
+
 fn select_ours(
     count: c_int,
     sets: [Fds; 3],
     limit: Option<u64>,
     signals: Signals,
 ) -> Option<c_int> {
-    let count = usize::try_from(count).ok().filter(|count| *count <= 65_536)?;
+    let count = looked_at(usize::try_from(count).ok()?);
     let mut sets = Sets::fetch(sets.map(<*mut libc::fd_set>::cast), count)?;
     let mut entries = sets.entries(count);
     if !may_be_ours(&entries) {

@@ -9,7 +9,7 @@ mod vectors;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use transom_switch::session::{Road, Session, State};
+use transom_switch::session::{Incoming, Road, Session, State};
 use transom_switch::wait::{Rung, Wait, Wake};
 
 use super::sys::{self, Errno};
@@ -97,7 +97,9 @@ pub(crate) fn unread(session: &Session<'_>, fd: c_int) -> Option<u64> {
         Ok(Road::Tcp(Some(left))) => left.min(sys::unread(fd)),
         _ => return None,
     };
-    Some(before + session.arrived().map_or(0, |incoming| incoming.bytes))
+    let inline = session.end().inline.load(Ordering::Relaxed) != 0;
+    let count = |incoming: Incoming| if inline { incoming.all } else { incoming.bytes };
+    Some(before + session.arrived().map_or(0, count))
 }
 
 /// Whether a read of the ring would not block.

@@ -188,8 +188,11 @@ fn attempt(
 /// The ring has nothing beside its bytes.
 fn no_message(what: &mut Receive<'_>) {
     if let Some(message) = &mut what.message {
-        (message.msg_flags, message.msg_controllen) = (0, 0);
-        message.msg_namelen = 0;
+        // The kernel begins with this one.
+        (message.msg_flags, message.msg_controllen) = (what.flags & libc::MSG_CMSG_CLOEXEC, 0);
+        if !message.msg_name.is_null() {
+            message.msg_namelen = 0;
+        }
     }
 }
 
@@ -317,14 +320,19 @@ fn of_ring<const PEEK: bool>(
     let mut done = 0;
     loop {
         let gone = held.is_gone();
-        let incoming = session.arrived().map_err(|_| broken(held))?;
-        let passed = if PEEK { (begin_in_ring(session, what.flags) + done) as u64 } else { 0 };
+        let mut incoming = session.arrived().map_err(|_| broken(held))?;
+        let mut passed = if PEEK { (begin_in_ring(session, what.flags) + done) as u64 } else { 0 };
         if incoming.all > passed && wanted == 0 {
             return Ok(Got::Bytes(0));
         }
         // A read that has got something ends before the urgent byte.
-        let there =
-            if incoming.at_mark && done > 0 { 0 } else { incoming.bytes.saturating_sub(passed) };
+        let ends = incoming.at_mark && skip + done > 0;
+        if PEEK && incoming.at_mark && !ends && incoming.bytes == 0 {
+            // A look passes over the urgent byte, and leaves it where it is.
+            (incoming.bytes, incoming.at_mark) = (incoming.all, false);
+            passed += 1;
+        }
+        let there = if ends { 0 } else { incoming.bytes.saturating_sub(passed) };
         if there > 0 && done < wanted {
             let most = (wanted - done).min(PIECE);
             let stretches = session.at(&incoming, passed, most).map_err(|_| broken(held))?;
@@ -358,6 +366,9 @@ fn of_ring<const PEEK: bool>(
                 move_peek_offset(session, PEEK, done);
             }
             return Ok(Got::Bytes(done));
+        }
+        if ends {
+            return Ok(Got::Bytes(0));
         }
         if incoming.at_mark {
             wake(session, fd, session.for_peer_room(), session.pass_mark());

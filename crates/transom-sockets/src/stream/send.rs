@@ -258,7 +258,11 @@ fn push_in_vain(
     gone: bool,
     (done, wanted): (usize, usize),
 ) -> Result<usize, Errno> {
-    if gone && !session.has_finished() && !is_reset(held, session) && held.refuse() {
+    let closed = gone && !session.has_finished() && !is_reset(held, session);
+    if closed && wanted == 0 && !held.was_refused() {
+        return Ok(0);
+    }
+    if closed && held.refuse() {
         // Over TCP these bytes leave before the peer's reset arrives, and the reset wakes the threads that wait for the
         // connection.
         doorbell(session, fd);

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
+use super::rarer;
 use super::together;
 use super::world::{World, digest, number_of, pattern, until};
 
@@ -19,7 +20,7 @@ unsafe extern "C" {
 pub(crate) const MOST: usize = 24_000;
 
 /// A kind of step.
-type Kind = fn(&mut World);
+pub(crate) type Kind = fn(&mut World);
 
 /// Kinds of steps, and how often each comes.
 const KINDS: &[(usize, Kind)] = &[
@@ -45,9 +46,11 @@ const KINDS: &[(usize, Kind)] = &[
 
 /// A step: some call on some end.
 pub(crate) fn step(world: &mut World) {
-    let all: usize = KINDS.iter().map(|(weight, _)| weight).sum();
+    let rarer: &[(usize, Kind)] = if world.rarer { rarer::KINDS } else { &[] };
+    let kinds = || KINDS.iter().chain(rarer);
+    let all: usize = kinds().map(|(weight, _)| weight).sum();
     let mut at = world.random.below(all);
-    for (weight, kind) in KINDS {
+    for (weight, kind) in kinds() {
         if at < *weight {
             return kind(world);
         }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests
 
 mod calls;
+mod rarer;
 mod together;
 mod world;
 
@@ -20,6 +21,8 @@ const BATCH: u64 = 50;
 
 /// Where the program of the sequences writes.
 const OUTPUT: &str = "TRANSOM_SEQUENCES_OUTPUT";
+/// 1: rarer calls are among those of its sequences.
+const RARER: &str = "TRANSOM_SEQUENCES_RARER";
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -30,18 +33,20 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn program() {
     let Some(path) = std::env::var_os(OUTPUT) else { return };
     let (first, count) = (number("TRANSOM_SEED", 1), number("TRANSOM_SEQUENCES", 1));
+    let rarer = number(RARER, 0) != 0;
     let output = std::fs::File::create(path).unwrap();
-    (first..first + count).for_each(|seed| world::run(seed, &output));
+    (first..first + count).for_each(|seed| world::run(seed, rarer, &output));
 }
 
-fn start(switched: bool, first: u64, count: u64) -> (Child, PathBuf) {
+fn start(rarer: bool, switched: bool, first: u64, count: u64) -> (Child, PathBuf) {
     let test = std::env::current_exe().unwrap();
-    let name = format!("sequences-{}-{first}-{switched}", std::process::id());
+    let name = format!("sequences-{}-{first}-{rarer}-{switched}", std::process::id());
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new(&test);
     command.args(["--exact", "program", "--test-threads=1", "--nocapture"]);
     command.env(OUTPUT, &path).env_remove("LD_PRELOAD").env_remove("TRANSOM_SOCKETS");
     command.env("TRANSOM_SEED", first.to_string()).env("TRANSOM_SEQUENCES", count.to_string());
+    command.env(RARER, u64::from(rarer).to_string());
     if switched {
         command.env("LD_PRELOAD", test.with_file_name("libtransom_sockets.so"));
     }
@@ -58,6 +63,16 @@ fn finish((mut child, path): (Child, PathBuf)) -> Result<Vec<String>, String> {
 
 #[test]
 fn sequences_of_calls_have_the_results_of_tcp() {
+    agree(false);
+}
+
+/// Calls as above, and rarer ones between them.
+#[test]
+fn sequences_of_rarer_calls_have_the_results_of_tcp() {
+    agree(true);
+}
+
+fn agree(rarer: bool) {
     let (first, count) = (number("TRANSOM_SEED", 1), number("TRANSOM_SEQUENCES", SEQUENCES));
     if std::env::var_os(OUTPUT).is_some() {
         return;
@@ -67,7 +82,7 @@ fn sequences_of_calls_have_the_results_of_tcp() {
     let mut next = first;
     while next < first + count {
         let batch = BATCH.min(first + count - next);
-        let (tcp, switched) = (start(false, next, batch), start(true, next, batch));
+        let (tcp, switched) = (start(rarer, false, next, batch), start(rarer, true, next, batch));
         let (tcp, switched) = (finish(tcp), finish(switched));
         let tcp = tcp.expect("over TCP");
         match switched {

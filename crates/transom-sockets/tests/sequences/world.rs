@@ -53,6 +53,8 @@ pub(crate) struct End {
 
 pub(crate) struct World {
     pub(crate) random: Random,
+    /// Whether steps of [`super::rarer`] are among its steps.
+    pub(crate) rarer: bool,
     /// Where the answers go: each at once, so that a sequence which ends its process shows how.
     pub(crate) log: File,
     pub(crate) ends: [End; 2],
@@ -143,7 +145,7 @@ fn received(fd: c_int) -> u64 {
 }
 
 impl World {
-    fn new(seed: u64, log: File) -> World {
+    fn new(seed: u64, rarer: bool, log: File) -> World {
         let mut random = Random(seed);
         let mut pipe = [0; 2];
         // SAFETY: two descriptors are written, and a name without a zero within is given.
@@ -161,7 +163,7 @@ impl World {
         if random.chance(2) {
             ends.reverse();
         }
-        World { random, log, ends, sets: Vec::new(), pipe, file }
+        World { random, rarer, log, ends, sets: Vec::new(), pipe, file }
     }
 
     /// A line of the log: a call, and its answer.
@@ -269,11 +271,11 @@ fn connected(start: Start) -> ([c_int; 2], usize) {
 }
 
 /// A sequence of calls.
-pub(crate) fn run(seed: u64, log: &File) {
+pub(crate) fn run(seed: u64, rarer: bool, log: &File) {
     handle(libc::SIGPIPE, on_pipe, libc::SA_RESTART);
     let mut log = log.try_clone().unwrap();
     log.write_all(format!("seed {seed}\n").as_bytes()).unwrap();
-    let mut world = World::new(seed, log);
+    let mut world = World::new(seed, rarer, log);
     let steps = 20 + world.random.below(40);
     for _ in 0..steps {
         calls::step(&mut world);
