@@ -5,6 +5,7 @@ mod itself;
 mod requests;
 mod reset;
 mod shared;
+mod xrc;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, mpsc};

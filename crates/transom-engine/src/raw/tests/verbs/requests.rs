@@ -2,6 +2,26 @@
 
 use super::*;
 
+/// Verbs V82: the places that a completion queue has to have are those of the queue pairs that there are.
+#[test]
+fn v82_a_queue_pair_that_is_gone_needs_no_place_in_its_completion_queues() {
+    let end = End::new(&verbs());
+    let [requests, receives] = [1, 2].map(|_| end.adapter.completion_queue(4).unwrap());
+    let options = QueuePairOptions::default();
+    let make = || end.adapter.queue_pair(end.domain, &requests, &receives, None, &options).unwrap();
+    let bound = || (requests.bound(), receives.bound());
+    assert_eq!(bound(), (0, 0));
+    let first = make();
+    let one = bound();
+    assert!(one.0 > 0 && one.1 > 0);
+    let second = make();
+    assert_eq!(bound(), (2 * one.0, 2 * one.1));
+    drop(first);
+    assert_eq!(bound(), one);
+    drop(second);
+    assert_eq!(bound(), (0, 0));
+}
+
 /// Verbs V94: the sender's own limit, whatever its wire's.
 #[test]
 fn v94_a_send_without_a_receive_fails_after_the_queue_pairs_limit() {
