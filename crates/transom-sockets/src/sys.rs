@@ -709,6 +709,15 @@ pub(crate) fn unread(fd: c_int) -> u64 {
     count.max(0) as u64
 }
 
+/// Whether the next byte of a TCP connection is an urgent one (sockatmark(3)).
+pub(crate) fn is_at_mark(fd: c_int) -> bool {
+    const SIOCATMARK: c_int = 0x8905;
+    let mut at_mark: c_int = 0;
+    // SAFETY: the kernel writes one number.
+    let _ = unsafe { call!(libc::SYS_ioctl, fd, SIOCATMARK, &raw mut at_mark) };
+    at_mark != 0
+}
+
 /// Processors that this thread may run on.
 pub(crate) fn processors() -> usize {
     let mut mask = [0_u64; 128];

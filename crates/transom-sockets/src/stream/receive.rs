@@ -89,7 +89,8 @@ fn receive_bytes(
                 epoll::taken(held);
                 // The last bytes that came over TCP do not end a read: those in the ring follow.
                 let border = over_tcp && done < wanted && session.road_in() == Ok(Road::Ring);
-                if done >= least && !border {
+                // A read that has got something ends before the urgent byte.
+                if done >= least && !border || over_tcp && done < wanted && sys::is_at_mark(fd) {
                     return Ok(done);
                 }
             }

@@ -50,7 +50,8 @@ fn sends(world: &mut World) {
             libc::MSG_DONTWAIT,
         ]);
     let which = world.random.below(6);
-    let odd = world.random.below(8);
+    // Of a direction that has ended the kernel says so before it looks at control data.
+    let odd = if world.ends[end].finished { 5 } else { world.random.below(8) };
     let mut vectors: Vec<libc::iovec> = (0..3)
         .map(|at| libc::iovec {
             iov_base: bytes[at * length..].as_ptr().cast_mut().cast(),
@@ -651,6 +652,10 @@ fn has_an_urgent_byte(world: &mut World) {
 fn connects_again(world: &mut World) {
     let end = world.random.below(2);
     let fd = world.fd(end);
+    // A connection that is over can be bound again, and listen.
+    if world.ends.iter().any(|end| end.finished) {
+        return;
+    }
     // SAFETY: an address, and its length.
     let done = unsafe {
         let (mut name, mut size): (libc::sockaddr_in, _) = (std::mem::zeroed(), 16);
@@ -659,7 +664,7 @@ fn connects_again(world: &mut World) {
         match world.random.below(4) {
             0 => libc::connect(fd, at, size),
             1 => libc::bind(fd, at, size),
-            2 if !world.ends[end].finished => libc::listen(fd, 1),
+            2 => libc::listen(fd, 1),
             _ => libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), 0),
         }
     };
