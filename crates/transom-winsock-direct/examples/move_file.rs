@@ -316,7 +316,7 @@ pub(crate) fn listen(provider: &Arc<Provider>) -> Result<(usize, SocketAddr)> {
 
 pub(crate) fn accept(provider: &Provider, listener: usize) -> Result<usize> {
     loop {
-        match provider.accept(listener, |_| CF_ACCEPT) {
+        match provider.accept(listener, |_, _| CF_ACCEPT) {
             Err(Error::WSAEWOULDBLOCK) => std::thread::yield_now(),
             other => return other.map(|(socket, _)| socket),
         }

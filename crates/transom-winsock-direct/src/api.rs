@@ -52,16 +52,18 @@ impl Provider {
         self.socket(socket)?.connect(peer)
     }
 
-    /// `WSPAccept`: the new socket and its peer. `condition` answers `CF_*`.
+    /// `WSPAccept`: the new socket and its peer. `condition` gets the address of the peer and the one
+    /// that it has asked for, and answers `CF_*`.
     ///
     /// # Errors
-    /// `WSAEWOULDBLOCK` without a request, `WSATRY_AGAIN` if `condition` defers and
-    /// `WSAECONNREFUSED` if it rejects, `WSAECONNRESET` if the peer has gone, `WSAETIMEDOUT`,
-    /// `WSAEINVAL` for a socket that does not listen, `WSAENOTSOCK`, `WSAENETDOWN`.
+    /// `WSAEWOULDBLOCK` without a request, `WSATRY_AGAIN` if `condition` defers,
+    /// `WSAECONNREFUSED` if it rejects and `WSAEINVAL` for another answer, which rejects as well;
+    /// `WSAECONNRESET` if the peer has gone, `WSAETIMEDOUT`, `WSAEINVAL` for a socket that does not
+    /// listen, `WSAENOTSOCK`, `WSAENETDOWN`.
     pub fn accept(
         &self,
         socket: usize,
-        condition: impl FnOnce(SocketAddr) -> i32,
+        condition: impl FnOnce(SocketAddr, SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
         self.socket(socket)?.accept(condition)
     }

@@ -140,10 +140,15 @@ impl Connection {
         Ok(self.connector.accept(&self.queue_pair, READS, &hello, sink)?)
     }
 
-    /// The peer has accepted: take the last step.
+    /// The peer has accepted, with its greeting. `false`: it has left since, and that went with it.
+    pub(crate) fn accepted(&self) -> Result<bool> {
+        let Ok(said) = self.connector.private_data() else { return Ok(false) };
+        self.greeted(Hello::read(&said).ok_or(Error::WSAECONNABORTED)?);
+        Ok(true)
+    }
+
+    /// Take the last step.
     pub(crate) fn complete(&self) -> Result<()> {
-        let said = self.connector.private_data().ok().and_then(|said| Hello::read(&said));
-        self.greeted(said.ok_or(Error::WSAECONNABORTED)?);
         Ok(self.connector.complete_connect()?)
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use transom_engine::Status;
 use transom_engine::raw::{self, Sink};
 
-use crate::abi::{CF_ACCEPT, CF_DEFER, FD_ACCEPT, FD_CONNECT};
+use crate::abi::{CF_ACCEPT, CF_DEFER, CF_REJECT, FD_ACCEPT, FD_CONNECT};
 use crate::connection::{Connection, REFUSAL};
 use crate::error::{Error, Result};
 use crate::hello::{Hello, Secret};
@@ -132,7 +132,7 @@ impl Socket {
     /// what is sent before that step waits, and without it the connection fails (WSD L-5).
     pub(crate) fn accept(
         self: &Arc<Self>,
-        condition: impl FnOnce(SocketAddr) -> i32,
+        condition: impl FnOnce(SocketAddr, SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
         let (adapter, (request, held)) = {
             let mut state = lock(&self.state);
@@ -157,27 +157,29 @@ impl Socket {
         adapter: &raw::Adapter,
         request: raw::Connector,
         held: raw::HeldDescriptor,
-        condition: impl FnOnce(SocketAddr) -> i32,
+        condition: impl FnOnce(SocketAddr, SocketAddr) -> i32,
     ) -> Result<(usize, SocketAddr)> {
         let provider = self.provider()?;
         let peer = request.peer().map_err(|_| Error::WSAECONNRESET)?;
         let hello = greeting(&request).ok_or(Error::WSAECONNRESET)?;
         let port = if hello.port == 0 { peer.port() } else { hello.port };
         let peer = SocketAddr::new(peer.ip(), port);
-        match condition(peer) {
+        let local = request.local().map_err(|_| Error::WSAECONNRESET)?;
+        let local = SocketAddr::new(local.ip(), self.local()?.port());
+        match condition(peer, local) {
             CF_ACCEPT => {}
             CF_DEFER => {
                 lock(&self.state).requests.push_front((request, held));
                 return Err(Error::WSATRY_AGAIN); // WSD L-7
             }
-            _ => {
+            answer => {
                 let _ = request.reject(REFUSAL);
-                return Err(Error::WSAECONNREFUSED); // WSD L-6
+                let refuses = answer == CF_REJECT;
+                return Err(if refuses { Error::WSAECONNREFUSED } else { Error::WSAEINVAL }); // WSD L-6
             }
         }
         let socket = Socket::new(&provider)?;
         let accepted = (|| {
-            let local = SocketAddr::new(request.local()?.ip(), self.local()?.port());
             let channel = Connection::new(adapter, request, provider.hello(adapter, 0, None)?)?;
             channel.greeted(hello);
             {
@@ -307,23 +309,36 @@ impl Socket {
         let tell = Arc::clone(&ended);
         channel.connect(SocketAddr::new(local.ip(), 0), peer, move |result| tell.tell(result));
         // Whatever keeps the peer from it: the connection that there was is over.
-        self.connected(&channel, ended.wait()).map_err(|_| Error::WSAECONNRESET)
+        let over = |_| Error::WSAECONNRESET;
+        self.connected(&channel, ended.wait()).map_err(over)?;
+        Socket::channel(&lock(&self.state)).map(drop).map_err(over)
     }
 
-    /// The peer has answered, or cannot be reached.
+    /// The peer has answered, or cannot be reached. Once its program has accepted, the connect has
+    /// succeeded: what the last step meets is the end of a connection that there was, and TCP is not
+    /// tried again (WSD S-7).
     fn connected(self: &Arc<Self>, channel: &Arc<Connection>, result: Result<()>) -> Result<()> {
-        let result = result.and_then(|()| channel.complete());
-        let result = result.and_then(|()| self.established(channel));
-        let Err(error) = result else {
-            self.watch_end(channel);
-            return Ok(());
+        let accepted = result.and_then(|()| channel.accepted());
+        let up = match accepted {
+            Ok(true) => channel.complete().and_then(|()| self.established(channel)),
+            Ok(false) => Err(Error::WSAECONNRESET),
+            Err(error) => {
+                let mut state = lock(&self.state);
+                if matches!(state.phase, SocketPhase::Closed) {
+                    return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
+                }
+                self.fail(&mut state, error);
+                return Err(error);
+            }
         };
-        let mut state = lock(&self.state);
-        if matches!(state.phase, SocketPhase::Closed) {
-            return Err(Error::WSA_OPERATION_ABORTED); // closed meanwhile (WSD X-7)
+        match up {
+            Ok(()) => self.watch_end(channel),
+            Err(_) if matches!(lock(&self.state).phase, SocketPhase::Closed) => {
+                return Err(Error::WSA_OPERATION_ABORTED);
+            }
+            Err(_) => self.lost(channel),
         }
-        self.fail(&mut state, error);
-        Err(error)
+        Ok(())
     }
 
     /// The connection can be used.

@@ -47,7 +47,7 @@ fn l01_a_listener_stands_beside_the_tcp_listener_of_its_port() {
     let (accepted, peer) = std::thread::scope(|scope| {
         let accepting = scope.spawn(|| {
             b.await_request(listener);
-            b.provider.accept(listener, |_| CF_ACCEPT).unwrap()
+            b.provider.accept(listener, |_, _| CF_ACCEPT).unwrap()
         });
         a.provider.connect(socket, at).unwrap();
         accepting.join().unwrap()
@@ -68,7 +68,7 @@ fn l01_a_listener_stands_beside_the_tcp_listener_of_its_port() {
     let mut bytes = [0; 5];
     served.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"plain");
-    let nobody = b.provider.accept(listener, |_| CF_ACCEPT).err();
+    let nobody = b.provider.accept(listener, |_, _| CF_ACCEPT).err();
     assert_eq!(nobody, Some(Error::WSAEWOULDBLOCK));
     a.provider.cleanup();
     b.provider.cleanup();

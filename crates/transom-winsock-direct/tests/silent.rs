@@ -50,7 +50,7 @@ fn ask(at: SocketAddr, private: &[u8]) -> Silent {
 /// Accepts the next request, whether its event has been seen or not.
 fn accept(process: &Process, listener: usize) -> usize {
     loop {
-        match process.provider.accept(listener, |_| CF_ACCEPT) {
+        match process.provider.accept(listener, |_, _| CF_ACCEPT) {
             Ok((socket, _)) => return socket,
             Err(error) => assert_eq!(error, Error::WSAEWOULDBLOCK),
         }
@@ -132,7 +132,7 @@ fn l03_a_request_without_a_greeting_is_refused() {
         let stranger = ask(at, private);
         assert_eq!(stranger.answer.recv().unwrap(), Status::ConnectionRefused);
     }
-    let nobody = b.provider.accept(listener, |_| CF_ACCEPT).err();
+    let nobody = b.provider.accept(listener, |_, _| CF_ACCEPT).err();
     assert_eq!(nobody, Some(Error::WSAEWOULDBLOCK));
     let _ = connect(&a, &b, listener);
     a.provider.cleanup();
@@ -160,11 +160,11 @@ fn l05_a_peer_that_has_left_keeps_no_event_from_the_next() {
     // The switch looks at the event once, as it waits for the next one.
     assert_eq!(b.provider.network_events(listener, listener).unwrap().0, FD_ACCEPT);
     // A peer that leaves is noticed when it is: until then it can be accepted.
-    let first = b.provider.accept(listener, |_| CF_ACCEPT);
+    let first = b.provider.accept(listener, |_, _| CF_ACCEPT);
     assert!(first.is_ok() || first == Err(Error::WSAECONNRESET), "{first:?}");
     await_requests(&b, listener, 3);
     assert_eq!(b.provider.network_events(listener, listener).unwrap().0, FD_ACCEPT);
-    assert!(b.provider.accept(listener, |_| CF_ACCEPT).is_ok());
+    assert!(b.provider.accept(listener, |_, _| CF_ACCEPT).is_ok());
     b.provider.cleanup();
 }
 
@@ -183,7 +183,7 @@ fn l02_the_largest_backlog_has_an_end() {
     let beyond = ask(at, &hello());
     assert_eq!(beyond.answer.recv().unwrap(), Status::ConnectionRefused);
     // Each that is accepted in vain makes room for one.
-    assert!(b.provider.accept(listener, |_| CF_ACCEPT).is_err());
+    assert!(b.provider.accept(listener, |_, _| CF_ACCEPT).is_err());
     await_requests(&b, listener, MOST + 1);
     let _next = ask(at, &hello());
     await_requests(&b, listener, MOST + 2);

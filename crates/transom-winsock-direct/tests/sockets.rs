@@ -16,7 +16,7 @@ transom_testing::over_both_paths!(path_holds());
 fn w12_the_condition_is_asked_inside_accept() {
     let (a, b) = (Process::new(), Process::new());
     let listener = b.listener(1);
-    assert_eq!(b.provider.accept(listener, |_| CF_ACCEPT).err(), Some(Error::WSAEWOULDBLOCK));
+    assert_eq!(b.provider.accept(listener, |_, _| CF_ACCEPT).err(), Some(Error::WSAEWOULDBLOCK));
     let peer = b.provider.local_address(listener).unwrap();
     let start = || {
         let socket = a.socket();
@@ -51,15 +51,59 @@ fn w12_the_condition_is_asked_inside_accept() {
     };
     assert_eq!(b.accept_if(listener, answer(CF_DEFER)), Err(Error::WSATRY_AGAIN));
     assert_eq!(asked.get(), 1);
-    let accepted = b.provider.accept(listener, |_| CF_REJECT).map(|(socket, _)| socket);
-    assert_eq!(accepted, Err(Error::WSAECONNREFUSED));
+    let answers = |answer| {
+        let asked_for = |_, local| {
+            assert_eq!(local, peer, "L-4: the address that was asked for");
+            answer
+        };
+        b.provider.accept(listener, asked_for).map(|(socket, _)| socket)
+    };
+    assert_eq!(answers(CF_REJECT), Err(Error::WSAECONNREFUSED));
     assert_eq!(outcome(first), (CONNECT, Some(Error::WSAECONNREFUSED)));
+    let second = start();
+    let answered = b.accept_if(listener, |_| 77);
+    assert_eq!(answered, Err(Error::WSAEINVAL), "L-6: no answer at all");
+    assert_eq!(outcome(second), (CONNECT, Some(Error::WSAECONNREFUSED)));
     let third = start();
     let resets = |p: &Process| p.switch.record.lock().unwrap().reset.get(&listener).copied();
     let before = resets(&b);
     b.accept(listener).unwrap();
     assert!(resets(&b) > before, "L-5: reset before success is returned");
     assert_eq!(outcome(third), (CONNECT, None));
+    a.provider.cleanup();
+    b.provider.cleanup();
+}
+
+/// WSD S-7: what the peer has accepted and closed at once was a connection. A connect that failed would
+/// have the switch try TCP, and the peer's program would see the application twice.
+#[test]
+fn s07_a_connection_that_the_peer_closes_at_once_was_one() {
+    let (a, b) = (Process::new(), Process::new());
+    let listener = b.listener(32);
+    let peer = b.provider.local_address(listener).unwrap();
+    let start = |_| {
+        let socket = a.socket();
+        a.provider.event_select(socket, socket, CONNECT).unwrap();
+        assert_eq!(a.provider.connect(socket, peer), Err(Error::WSAEWOULDBLOCK));
+        socket
+    };
+    // Enough of them that some have ended before this side has looked at their answer.
+    let sockets: Vec<_> = (0..32).map(start).collect();
+    for _ in &sockets {
+        let accepted = b.accept(listener).unwrap();
+        b.provider.close_socket(accepted).unwrap();
+    }
+    for socket in sockets {
+        a.await_request(socket); // its event
+        assert_eq!(a.provider.network_events(socket, socket), Ok((CONNECT, None)));
+        // The end may be on its way still.
+        let pages = Pages::of(0);
+        while a.try_register(socket, &pages, mem::READ).is_ok() {
+            std::thread::yield_now();
+        }
+        assert_eq!(a.try_register(socket, &pages, mem::READ), Err(Error::WSAECONNRESET));
+        a.provider.close_socket(socket).unwrap();
+    }
     a.provider.cleanup();
     b.provider.cleanup();
 }
@@ -397,7 +441,7 @@ fn d09_a_listening_socket_is_given_up() {
     let refused = (CONNECT, Some(Error::WSAECONNREFUSED));
     assert_eq!(two.a.provider.network_events(waiting, 0), Ok(refused));
     let no = Some(Error::WSAEINVAL);
-    assert_eq!(two.b.provider.accept(two.listener, |_| CF_ACCEPT).err(), no);
+    assert_eq!(two.b.provider.accept(two.listener, |_, _| CF_ACCEPT).err(), no);
     assert_eq!(two.b.provider.listen(two.listener, 1).err(), no);
     assert_eq!(two.b.provider.duplicate(two.listener, 1).err(), no);
     // The connections that were accepted on it are none of its business.
@@ -479,7 +523,7 @@ fn s04_a_connection_leaves_from_where_its_socket_was_bound() {
     std::thread::scope(|scope| {
         let accepting = scope.spawn(|| {
             two.b.await_request(two.listener);
-            two.b.provider.accept(two.listener, |_| CF_ACCEPT).unwrap()
+            two.b.provider.accept(two.listener, |_, _| CF_ACCEPT).unwrap()
         });
         two.a.provider.connect(client, to).unwrap();
         assert_eq!(two.a.provider.local_address(client), Ok(held.address()));
@@ -509,12 +553,12 @@ fn l05_an_event_is_set_again_while_requests_wait() {
     assert_eq!(b.provider.network_events(listener, listener), Ok((FD_ACCEPT, None)));
     assert_eq!(b.provider.network_events(listener, 0), Ok((0, None)), "fetched");
     assert_eq!((sets(), resets()), (2, 1));
-    b.provider.accept(listener, |_| CF_ACCEPT).unwrap();
+    b.provider.accept(listener, |_, _| CF_ACCEPT).unwrap();
     b.switch.wait("the other request", |r| r.set.get(&listener).filter(|n| **n == 3).copied());
     // Accepted without a look at the events: they are over all the same.
-    b.provider.accept(listener, |_| CF_ACCEPT).unwrap();
+    b.provider.accept(listener, |_, _| CF_ACCEPT).unwrap();
     assert_eq!(b.provider.network_events(listener, 0), Ok((0, None)), "nobody waits");
-    let nobody = b.provider.accept(listener, |_| CF_ACCEPT).err();
+    let nobody = b.provider.accept(listener, |_, _| CF_ACCEPT).err();
     assert_eq!(nobody, Some(Error::WSAEWOULDBLOCK));
     assert_eq!((sets(), resets()), (3, 3));
     a.provider.cleanup();

@@ -60,6 +60,17 @@ static SOCKET new_socket(void) {
     return s;
 }
 
+/* The condition: who asks, and for which address. */
+static struct sockaddr_in asked_for;
+static int condition(LPWSABUF caller, LPWSABUF data, LPQOS qos, LPQOS group_qos, LPWSABUF callee, LPWSABUF reply,
+                     GROUP *group, DWORD_PTR context) {
+    (void)qos, (void)group_qos, (void)reply, (void)group;
+    CHECK(context == 7 && data == NULL);
+    CHECK(caller->len == sizeof(struct sockaddr_in) && callee->len == sizeof asked_for);
+    memcpy(&asked_for, callee->buf, sizeof asked_for);
+    return CF_ACCEPT;
+}
+
 int main(int argc, char **argv) {
     WSPUPCALLTABLEEX upcalls = {
         .lpWPUCloseSocketHandle = close_handle,
@@ -106,9 +117,11 @@ int main(int argc, char **argv) {
     CHECK(table.lpWSPAccept(listener, (struct sockaddr *)&from, &room, NULL, 0, &error) == INVALID_SOCKET);
     CHECK(error == WSAEFAULT);
     do {
-        accepted = table.lpWSPAccept(listener, NULL, NULL, NULL, 0, &error);
+        accepted = table.lpWSPAccept(listener, NULL, NULL, condition, 7, &error);
         CHECK(accepted != INVALID_SOCKET || error == WSAEWOULDBLOCK);
     } while (accepted == INVALID_SOCKET);
+    CHECK(asked_for.sin_family == 2 && asked_for.sin_port == at.sin_port);
+    CHECK(asked_for.sin_addr.s_addr == at.sin_addr.s_addr);
     WSANETWORKEVENTS events;
     do {
         CHECK(table.lpWSPEnumNetworkEvents(client, NULL, &events, &error) == 0);

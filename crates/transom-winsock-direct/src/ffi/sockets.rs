@@ -14,21 +14,24 @@ use crate::abi::{
 use crate::error::Error;
 use crate::tables::Condition;
 
-/// The switch's condition function as a question about a peer, and its answer (WSD L-4).
-fn ask(condition: Condition, data: usize, peer: SocketAddr) -> i32 {
+/// The switch's condition function as a question about a peer and the address that it has asked for,
+/// and its answer (WSD L-4).
+fn ask(condition: Condition, data: usize, peer: SocketAddr, local: SocketAddr) -> i32 {
     let Some(condition) = condition else { return CF_ACCEPT };
-    let mut bytes = socket_address::encode(peer);
-    let len = u32::try_from(bytes.len()).unwrap_or(0);
-    let mut caller = WsaBuf { len, buf: bytes.as_mut_ptr().cast() };
+    let (mut peer, mut local) = (socket_address::encode(peer), socket_address::encode(local));
+    let [mut caller, mut callee] = [&mut peer, &mut local].map(|bytes| {
+        let len = u32::try_from(bytes.len()).unwrap_or(0);
+        WsaBuf { len, buf: bytes.as_mut_ptr().cast() }
+    });
     let none = std::ptr::null_mut();
-    // SAFETY: the switch's function; the caller's address lives through the call.
+    // SAFETY: the switch's function; both addresses live through the call.
     let answer = catch_unwind(AssertUnwindSafe(|| unsafe {
         condition(
             &mut caller,
             std::ptr::null_mut(),
             none,
             none,
-            std::ptr::null_mut(),
+            &mut callee,
             std::ptr::null_mut(),
             std::ptr::null_mut(),
             data,
@@ -56,7 +59,8 @@ pub(super) unsafe extern "C" fn accept(
             {
                 return Err(Error::WSAEFAULT);
             }
-            let (socket, peer) = provider.accept(s, |peer| ask(condition, data, peer))?;
+            let (socket, peer) =
+                provider.accept(s, |peer, local| ask(condition, data, peer, local))?;
             let bytes = socket_address::encode(peer);
             if let Some(length) = length.as_mut()
                 && !name.is_null()

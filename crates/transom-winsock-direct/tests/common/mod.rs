@@ -119,14 +119,19 @@ impl Process {
         self.accept_if(listener, |_| CF_ACCEPT)
     }
     pub fn accept_if(&self, listener: usize, f: impl Fn(ThreadId) -> i32) -> Result<usize> {
-        self.await_request(listener);
-        let accepted =
-            self.provider.accept(listener, |_| f(std::thread::current().id())).map(|(s, _)| s);
-        self.switch.note(|record| {
-            // Consumed: the next wait is for the next request.
-            record.set.remove(&listener);
-        });
-        accepted
+        loop {
+            self.await_request(listener);
+            self.switch.note(|record| {
+                // Consumed before the call: the next event is that of the next request.
+                record.set.remove(&listener);
+            });
+            let condition = |_, _| f(std::thread::current().id());
+            match self.provider.accept(listener, condition) {
+                // The request of this event was taken with that of an earlier one.
+                Err(Error::WSAEWOULDBLOCK) => {}
+                accepted => return accepted.map(|(socket, _)| socket),
+            }
+        }
     }
     pub fn await_request(&self, listener: usize) {
         self.switch.wait("a request", |record| record.set.get(&listener).copied());
