@@ -326,17 +326,22 @@ impl Connector {
         rejected.err().unwrap_or(Status::SUCCESS)
     }
 
-    /// `NdkGetConnectionData`.
+    /// `NdkGetConnectionData`. After a rejection that carried data, these and limits of 0.
     ///
     /// # Errors
-    /// `CONNECTION_INVALID` if there is no request and no connection.
+    /// `CONNECTION_INVALID` if there is no request, no connection, and no data of a rejection.
     pub fn connection_data(&self) -> Result<ConnectionData, Status> {
         let info = self.adapter.info();
         let required = if self.incoming { info.max_caller_data } else { info.max_callee_data };
         let raw = self.raw()?;
-        let limits = raw.read_limits()?;
-        // Private data can be asked for while the connection is coming up; the limits later too.
-        let mut private = raw.private_data().unwrap_or_default();
+        // Private data can be asked for while the connection is coming up, and those of a rejection
+        // after it; the limits while there is a connection.
+        let (limits, private) = (raw.read_limits(), raw.private_data());
+        let limits = match limits {
+            Err(_) if private.is_ok() => ReadLimits::default(),
+            limits => limits?,
+        };
+        let mut private = private.unwrap_or_default();
         private.resize(required as usize, 0);
         Ok(ConnectionData { inbound: limits.inbound, outbound: limits.outbound, private })
     }

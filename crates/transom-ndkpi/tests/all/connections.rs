@@ -62,6 +62,55 @@ fn cn05_requests_are_rejected_closed_or_not_seen() {
     });
 }
 
+/// NDK 9.4: the data that come with a rejection are the active side's to read, padded, and there are
+/// no limits then; a rejection without any leaves nothing. Another try may follow, and is another one.
+#[test]
+fn a_rejection_brings_its_private_data() {
+    in_every_mode(|mode| {
+        let server = half(options(mode));
+        let events = Server::new(server.qp);
+        let (listener, port) = listener(server.adapter, Some(take_it), &events);
+        let mut client = half(options(mode));
+        client.connector = connector(client.adapter);
+        for said in [&b"not you"[..], b"", b"later"] {
+            let shared = Shared((client.connector, client.qp));
+            let connecting = std::thread::spawn(move || {
+                let shared = shared;
+                connect(shared.0.0, shared.0.1, port, b"hello")
+            });
+            let incoming = events.event.get().0;
+            let t = table::<ConnectorDispatch>(incoming);
+            let (data, length) = (said.as_ptr().cast(), said.len() as u32);
+            assert_eq!(unsafe { (t.reject)(incoming, data, length) }, 0);
+            assert_eq!(connecting.join().unwrap(), Status::CONNECTION_REFUSED);
+            close(incoming);
+            let t = table::<ConnectorDispatch>(client.connector);
+            let (mut inbound, mut outbound, mut data, mut length) = (9, 9, [1_u8; 600], 600);
+            let status = unsafe {
+                let data = data.as_mut_ptr().cast();
+                (t.get_connection_data)(
+                    client.connector,
+                    &mut inbound,
+                    &mut outbound,
+                    data,
+                    &mut length,
+                )
+            };
+            if said.is_empty() {
+                assert_eq!(Status(status), Status::CONNECTION_INVALID);
+                continue;
+            }
+            assert_eq!((Status(status), inbound, outbound), (Status::SUCCESS, 0, 0));
+            let (got, rest) = data[..length as usize].split_at(said.len());
+            assert_eq!((got, rest.iter().all(|&byte| byte == 0)), (said, true));
+        }
+        close(listener);
+        client.end(&[]);
+        close_all(&[server.qp, server.cq, server.pd]);
+        close_adapter(server.adapter);
+    });
+}
+
 /// NDK CN-5: a listener's callback gets one request after the other; while it is paused, none; then
 /// again.
 #[test]
