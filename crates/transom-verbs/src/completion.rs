@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     pub(crate) channel: Option<Arc<CompletionChannel>>,
     /// The parent domain that it was made in.
     parent: Option<Arc<Domain>>,
+    /// See [`Queue::ignore_overruns`].
+    ignores_overruns: bool,
     pub(crate) handle: u32,
     /// Where the program's structure is.
     pub(crate) address: AtomicUsize,
@@ -90,6 +92,7 @@ impl Queue {
             engine,
             channel,
             parent,
+            ignores_overruns: false,
             address: AtomicUsize::new(0),
             users: Users::default(),
             completion_events: Acknowledged::default(),
@@ -100,6 +103,12 @@ impl Queue {
             current: Mutex::new((ibv_wc::default(), Time(0))),
         };
         Ok((queue, granted))
+    }
+
+    /// No overrun takes it down: it has room for whatever its queues complete (Verbs V54).
+    pub(crate) fn ignore_overruns(&mut self) -> Result {
+        self.ignores_overruns = true;
+        Ok(self.engine.resize(limits::COMPLETIONS as usize)?)
     }
 
     /// Raise CQ_ERR when the queue runs over: once, because nothing is added to it afterwards.
@@ -261,7 +270,8 @@ impl Queue {
             return Err(Errno::EINVAL);
         }
         let granted = granted(depth);
-        self.engine.resize(granted as usize).map_err(|_| Errno::EINVAL)?;
+        let room = if self.ignores_overruns { limits::COMPLETIONS } else { granted };
+        self.engine.resize(room as usize).map_err(|_| Errno::EINVAL)?;
         Ok(granted)
     }
 

@@ -33,6 +33,15 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     })
 }
 
+/// Wishes that only the extended interface has.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    /// Each completion has its time.
+    pub(crate) times: bool,
+    /// No overrun takes the queue down.
+    pub(crate) no_overrun: bool,
+}
+
 /// # Safety
 /// The program's context and channel.
 pub(crate) unsafe fn create(
@@ -42,7 +51,7 @@ pub(crate) unsafe fn create(
     channel: *mut ibv_comp_channel,
     vector: i64,
     parent: Option<Arc<Domain>>,
-    keeps_times: bool,
+    wanted: Wanted,
 ) -> Result<*mut ibv_cq_ex> {
     // SAFETY: this function's contract.
     let (body, with) = unsafe {
@@ -53,7 +62,7 @@ pub(crate) unsafe fn create(
         return Err(Errno::EINVAL);
     }
     let depth = u32::try_from(depth).map_err(|_| Errno::EINVAL)?;
-    let (queue, granted) =
+    let (mut queue, granted) =
         Queue::new(body, depth, with.as_ref().map(|with| with.body.clone()), parent)?;
     if let Some(with) = with {
         // SAFETY: a member of the program's channel.
@@ -70,8 +79,11 @@ pub(crate) unsafe fn create(
         comp_events_completed: 0,
         async_events_completed: 0,
     });
-    if keeps_times {
+    if wanted.times {
         queue.engine.keep_times();
+    }
+    if wanted.no_overrun {
+        queue.ignore_overruns()?;
     }
     let queue = Arc::new(queue);
     queue.watch()?;
@@ -89,7 +101,8 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 ) -> *mut ibv_cq {
     // SAFETY: the caller's objects.
     pointer(|| unsafe {
-        Ok(create(context, cqe.into(), cq_context, channel, vector.into(), None, false)?.cast())
+        let (depth, vector) = (cqe.into(), vector.into());
+        Ok(create(context, depth, cq_context, channel, vector, None, Wanted::default())?.cast())
     })
 }
 

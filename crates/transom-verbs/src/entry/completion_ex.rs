@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use transom_engine::raw::{Time, now};
 
 use crate::abi::*;
-use crate::entry::completion::create;
+use crate::entry::completion::{Wanted, create};
 use crate::entry::shell::{self, OfDomain, OfQueue};
 use crate::entry::{caught, number, pointer, stubs};
 use crate::errno::{Errno, Result};
@@ -16,8 +16,9 @@ use crate::errno::{Errno, Result};
 const TIMES: u64 = 1 << 7 | 1 << 11;
 /// Members of a completion that can be asked for: all but what VLANs, flows and tag matching have.
 const WC_FLAGS: u64 = 0x7F | TIMES;
-/// SINGLE_THREADED and IGNORE_OVERRUN.
-const FLAGS: u32 = 3;
+/// SINGLE_THREADED, which needs nothing, and IGNORE_OVERRUN.
+const FLAGS: u32 = 1 | IGNORE_OVERRUN;
+const IGNORE_OVERRUN: u32 = 2;
 /// The masks that say that there are flags, and a parent domain.
 const HAS_FLAGS: u32 = 1;
 const HAS_PARENT: u32 = 2;
@@ -43,8 +44,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         };
         let (depth, vector) = (i64::from(attr.cqe), i64::from(attr.comp_vector));
         let times = attr.wc_flags & TIMES != 0;
+        let wanted = Wanted { times, no_overrun: flags & IGNORE_OVERRUN != 0 };
         // SAFETY: the caller's objects.
-        unsafe { create(context, depth, attr.cq_context, attr.channel, vector, parent, times) }
+        unsafe { create(context, depth, attr.cq_context, attr.channel, vector, parent, wanted) }
     })
 }
 

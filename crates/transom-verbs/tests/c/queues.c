@@ -290,6 +290,44 @@ int main(void) {
     qp_state(f.qp, IBV_QPS_RESET);
     quiet(f.ctx);
     quiet(e.ctx);
+    /* V54: a queue that is to ignore overruns loses nothing, and nothing ends. */
+    for (int resized = 0; resized < 2; resized++) {
+        struct end g = {0};
+        open_end(&g, f.ctx, ALL);
+        SUCCEEDS(ibv_destroy_qp(g.qp));
+        struct ibv_comp_channel *channel = MADE(ibv_create_comp_channel(g.ctx));
+        struct ibv_cq_init_attr_ex wanted = {.cqe = 3, .channel = channel, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                                             .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+        struct ibv_cq *small = ibv_cq_ex_to_cq(MADE(ibv_create_cq_ex(g.ctx, &wanted))), *old = g.scq;
+        if (resized)
+            SUCCEEDS(ibv_resize_cq(small, 3));
+        CHECK("V52", small->cqe == 3, "depth %d", small->cqe);
+        g.scq = small;
+        g.qp = new_qp(&g);
+        pair_up(&g, &f, DEF);
+        for (int i = 0; i < 12; i++) {
+            /* Each completion is in the queue before the next request is posted. */
+            struct ibv_cq *of;
+            void *context;
+            struct pollfd p = {channel->fd, POLLIN, 0};
+            SUCCEEDS(ibv_req_notify_cq(small, 0));
+            SUCCEEDS(post(&g, i, IBV_WR_RDMA_WRITE, SIG, g.buf, 8, K(&g), (uintptr_t)f.buf, K(&f)));
+            CHECK("V54", poll(&p, 1, HANG) == 1, "no event of completion %d", i);
+            SUCCEEDS(ibv_get_cq_event(channel, &of, &context));
+            ibv_ack_cq_events(small, 1);
+        }
+        CHECK("V54", state_of(g.qp) == IBV_QPS_RTS, "state %d", state_of(g.qp));
+        struct pollfd p = {g.ctx->async_fd, POLLIN, 0};
+        CHECK("V54", poll(&p, 1, 0) == 0, "an event");
+        for (int i = 0; i < 12; i++)
+            EXPECT_WC("V54", small, i, IBV_WC_SUCCESS);
+        SUCCEEDS(ibv_destroy_qp(g.qp));
+        g.scq = old;
+        SUCCEEDS(ibv_destroy_cq(small));
+        SUCCEEDS(ibv_destroy_comp_channel(channel));
+        qp_state(f.qp, IBV_QPS_RESET);
+        quiet(f.ctx);
+    }
     /* V54 overrun: queue of 1 with two completions */
     {
         struct end g = {0};
