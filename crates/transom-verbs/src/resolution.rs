@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use transom_engine::raw::{self, IpFields};
 
 use crate::abi::{cm_event, ibv_ah_attr};
-use crate::cm::{Event, Id, REJECT_DATA, REJECTED_BY_PROGRAM, State, padded};
+use crate::cm::{DatagramPort, Event, Id, REJECT_DATA, REJECTED_BY_PROGRAM, State, padded};
 use crate::errno::{Errno, Result};
 use crate::timers;
 
@@ -244,7 +244,7 @@ impl Drop for Question {
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     /// The id's port.
-    port: Option<Arc<raw::DatagramPort>>,
+    port: Option<DatagramPort>,
     known: Arc<Known>,
     /// The question that the program has to answer.
     question: Option<Question>,
@@ -259,6 +259,10 @@ impl Datagrams {
 
     pub(crate) fn is_bound(&self) -> bool {
         self.port.is_some()
+    }
+
+    pub(crate) fn give(&mut self, port: DatagramPort) {
+        self.port = Some(port);
     }
 
     pub(crate) fn take_question(&mut self) -> Option<Question> {
@@ -281,22 +285,14 @@ pub(crate) struct Service {
     pub(crate) key: u32,
 }
 
-/// Take the UDP port of `address` for an id; where it is.
-pub(crate) fn take_port(
-    id: &Arc<Id>,
-    part: &mut Datagrams,
-    address: SocketAddr,
-) -> Result<SocketAddr> {
+/// Where the messages to an id's port go.
+pub(crate) fn sink(id: &Arc<Id>) -> impl Fn(&[u8], &raw::Message) + Send + Sync + use<> {
     let to = Arc::downgrade(id);
-    let sink = move |bytes: &[u8], message: &raw::Message| {
+    move |bytes: &[u8], message: &raw::Message| {
         if let Some(id) = to.upgrade() {
             arrived(&id, bytes, message.from, message.to);
         }
-    };
-    let port = id.context().adapter.datagram_port(address, sink)?;
-    let taken = port.address()?;
-    part.port = Some(Arc::new(port));
-    Ok(taken)
+    }
 }
 
 fn arrived(id: &Arc<Id>, bytes: &[u8], from: SocketAddr, local: IpAddr) {
@@ -313,7 +309,7 @@ fn asked(id: &Arc<Id>, nonce: Nonce, private: &[u8], from: SocketAddr, local: Ip
         let inner = id.lock();
         match (&inner.datagrams, inner.state) {
             (Some(Datagrams { port: Some(port), known, .. }), State::Listening) => {
-                (port.clone(), known.clone())
+                (port.port.clone(), known.clone())
             }
             _ => return,
         }
@@ -346,7 +342,7 @@ fn repeat(id: &Arc<Id>, nonce: Nonce, question: Arc<[u8]>, since: Instant) {
     let (port, local, peer) = {
         let inner = id.lock();
         let part = inner.datagrams.as_ref().filter(|part| part.nonce == Some(nonce));
-        let port = part.and_then(|part| part.port.clone());
+        let port = part.and_then(|part| part.port.as_ref()).map(|port| port.port.clone());
         let (Some(port), Some(local), Some(peer)) = (port, inner.local, inner.peer) else { return };
         if inner.state != State::Connecting {
             return;

@@ -17,9 +17,9 @@ pub struct DatagramPort {
 
 impl Adapter {
     /// Take the UDP port of `address` (0: any; the wildcard address of IPv6 takes both families).
-    /// `sink` has each message of at most 16 KiB: its bytes, and what the network says of it. It is called for one message after the other, in order, by a
-    /// background thread or inside [`DatagramPort::progress`]; messages that come meanwhile wait in the
-    /// system's buffer, or are lost.
+    /// `sink` has each message of at most 16 KiB: its bytes, and what the network says of it. It is called
+    /// for one message after the other, in order, by a background thread or inside
+    /// [`DatagramPort::progress`]; messages that come meanwhile wait in the system's buffer, or are lost.
     ///
     /// # Errors
     /// `SharingViolation` if the port is taken; `InvalidAddress`, `InsufficientResources`; of an adapter
@@ -29,7 +29,29 @@ impl Adapter {
         address: SocketAddr,
         sink: impl Fn(&[u8], &Message) + Send + Sync + 'static,
     ) -> Result<DatagramPort> {
-        let port = driver::DatagramPort::bind(self.0.present()?, address, Box::new(sink))
+        self.bind_datagrams(address, false, sink)
+    }
+
+    /// As [`Adapter::datagram_port`]; the wildcard address of IPv6 leaves those of IPv4 to others.
+    ///
+    /// # Errors
+    /// As [`Adapter::datagram_port`].
+    pub fn datagram_port_of_one_family(
+        &self,
+        address: SocketAddr,
+        sink: impl Fn(&[u8], &Message) + Send + Sync + 'static,
+    ) -> Result<DatagramPort> {
+        self.bind_datagrams(address, true, sink)
+    }
+
+    fn bind_datagrams(
+        &self,
+        address: SocketAddr,
+        one_family: bool,
+        sink: impl Fn(&[u8], &Message) + Send + Sync + 'static,
+    ) -> Result<DatagramPort> {
+        let shared = self.0.present()?;
+        let port = driver::DatagramPort::bind(shared, address, one_family, Box::new(sink))
             .map_err(|e| Error::link(e, &format!("take the UDP port of {address}")))?;
         Ok(DatagramPort { owner: self.0.clone(), port })
     }

@@ -25,11 +25,17 @@ pub enum NamesOf {
     Everyone,
     /// This user's, and root's.
     OursAndRoot,
+    /// No one's: the name may have any number of holders.
+    Nobody,
 }
 
 impl NamesOf {
     fn counts(self, user: u32) -> bool {
-        self == NamesOf::Everyone || user == 0 || sys::is_our_user(user)
+        match self {
+            NamesOf::Everyone => true,
+            NamesOf::OursAndRoot => user == 0 || sys::is_our_user(user),
+            NamesOf::Nobody => false,
+        }
     }
 }
 

@@ -25,8 +25,9 @@ fn socket_for(address: &SocketAddr) -> Result<Fd> {
 
 impl Datagrams {
     /// A socket at `address` (port 0: any) that answers from the address at which it was asked.
-    pub fn bind(address: SocketAddr) -> Result<Datagrams> {
-        let socket = Datagrams::prepared(&address)?;
+    /// `one_family`: every address of IPv6 leaves those of IPv4 to others.
+    pub fn bind(address: SocketAddr, one_family: bool) -> Result<Datagrams> {
+        let socket = Datagrams::prepared(&address, one_family)?;
         net::bind(&socket.0, &address)?;
         Ok(socket)
     }
@@ -34,7 +35,7 @@ impl Datagrams {
     /// A socket that takes what is sent to a multicast group, at its port, on `interfaces` (by index; 0
     /// or none: as the system chooses), and nothing else. Other sockets may take the same.
     pub fn join(group: SocketAddr, interfaces: &[u32]) -> Result<Datagrams> {
-        let socket = Datagrams::prepared(&group)?;
+        let socket = Datagrams::prepared(&group, false)?;
         net::sockopt::set_socket_reuseaddr(&socket.0, true)?;
         net::bind(&socket.0, &group)?;
         let any = if interfaces.is_empty() { &[0][..] } else { interfaces };
@@ -58,10 +59,10 @@ impl Datagrams {
     }
 
     /// A socket that says of each message where it was sent to.
-    fn prepared(address: &SocketAddr) -> Result<Datagrams> {
+    fn prepared(address: &SocketAddr, one_family: bool) -> Result<Datagrams> {
         let socket = Datagrams(socket_for(address)?);
         if address.is_ipv6() && address.ip().is_unspecified() {
-            net::sockopt::set_ipv6_v6only(&socket.0, false)?;
+            net::sockopt::set_ipv6_v6only(&socket.0, one_family)?;
         }
         // Where a message was sent to is known only if this is asked for before it comes. Without the
         // fields of its header a message is shown with the usual ones.
@@ -359,10 +360,10 @@ mod tests {
         let index = super::super::interfaces().unwrap();
         let index = index.iter().find(|i| i.address == loopback).map(|i| i.name.clone()).unwrap();
         let index = net::netdevice::name_to_index(
-            Datagrams::bind((loopback, 0).into()).unwrap().fd(),
+            Datagrams::bind((loopback, 0).into(), false).unwrap().fd(),
             &index,
         );
-        let sender = Datagrams::bind((loopback, 0).into()).unwrap();
+        let sender = Datagrams::bind((loopback, 0).into(), false).unwrap();
         let group =
             SocketAddr::new("239.255.84.1".parse().unwrap(), sender.address().unwrap().port());
         let members = [(); 2].map(|()| Datagrams::join(group, &[index.unwrap()]).unwrap());

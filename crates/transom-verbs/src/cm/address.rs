@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use transom_engine::raw;
 
-use super::port::{self, Port, Wish};
-use super::{Id, Inner, State};
+use super::port::{self, Port, Space, Wish};
+use super::{Claim, DatagramPort, Id, Inner, State};
 use crate::abi::{cm_event, event};
 use crate::errno::{Errno, Result};
 use crate::resolution::{self, Datagrams};
@@ -19,8 +19,8 @@ impl Id {
         if inner.state != State::Idle {
             return Err(explain::invalid(|| "rdma_bind_addr: the id has an address".to_owned()));
         }
-        let shared = inner.shares_port;
-        self.take_port(&mut inner, address, shared).map_err(|error| match error {
+        let claim = inner.claim;
+        self.take_port(&mut inner, address, claim).map_err(|error| match error {
             Errno::EADDRINUSE => explain::refused(error, || {
                 format!("rdma_bind_addr: another id of this host has port {} there", address.port())
             }),
@@ -45,12 +45,11 @@ impl Id {
         Ok(())
     }
 
-    /// `shared`: other ids may have the port, too.
     pub(super) fn take_port(
         self: &Arc<Id>,
         inner: &mut Inner,
         mut address: SocketAddr,
-        shared: bool,
+        claim: Claim,
     ) -> Result {
         if gid::needs_interface(address) {
             return Err(explain::invalid(|| {
@@ -58,13 +57,16 @@ impl Id {
             }));
         }
         self.choose_device(address.ip());
+        let one_family = port::takes_one_family(address, inner.one_family);
         let number = if let Some(part) = &mut inner.datagrams {
-            resolution::take_port(self, part, address)
-                .map_err(|error| port::why_not(self.context(), address, error))?
-                .port()
+            let wish = Wish { space: Space::Udp, address, one_family, claim };
+            let port = DatagramPort::take(self.context(), wish, resolution::sink(self))?;
+            let number = port.port.address()?.port();
+            part.give(port);
+            number
         } else {
-            let one_family = port::takes_one_family(address, inner.one_family);
-            let port = Port::take(self.context(), Wish { address, one_family, shared })?;
+            let wish = Wish { space: Space::Tcp, address, one_family, claim };
+            let port = Port::take(self.context(), wish)?;
             let number = port.number();
             inner.port = Some(port);
             number
@@ -80,7 +82,7 @@ impl Id {
         if inner.state == State::Listening && shared || inner.state != State::Idle && !shared {
             return Err(Errno::EINVAL);
         }
-        inner.shares_port = shared;
+        inner.claim = if shared { Claim::Shared } else { Claim::Alone };
         Ok(())
     }
 
@@ -132,8 +134,8 @@ impl Id {
             let bound = inner.datagrams.as_ref().is_some_and(Datagrams::is_bound);
             if inner.port.is_none() && !bound {
                 // A port of the system's choice is of no interest to others.
-                let shared = inner.shares_port || chosen.port() == 0;
-                return self.take_port(&mut inner, chosen, shared);
+                let claim = if chosen.port() == 0 { Claim::Nothing } else { inner.claim };
+                return self.take_port(&mut inner, chosen, claim);
             }
             let mut local = chosen;
             local.set_port(inner.local.map_or(0, |local| local.port()));

@@ -23,6 +23,7 @@ use transom_wire::ReadLimits;
 pub(crate) use alias::{is_alias, join, shown, standing_for};
 pub(crate) use group::Joined;
 pub(crate) use passive::Place;
+pub(crate) use port::{Claim, DatagramPort};
 
 use crate::channel::{Acknowledged, Channel};
 use crate::context::Context;
@@ -174,8 +175,8 @@ pub(crate) struct Inner {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     one_family: bool,
-    /// The port may be other ids', too.
-    shares_port: bool,
+    /// How its port may be shared with other ids.
+    claim: Claim,
     ack_timeout: u8,
     pub(crate) traffic_class: u8,
     pub(crate) parameters: Parameters,
@@ -284,7 +285,7 @@ impl Id {
                 local: None,
                 peer: None,
                 one_family: false,
-                shares_port: false,
+                claim: Claim::Alone,
                 ack_timeout: 18,
                 traffic_class: 0,
                 parameters: Parameters::default(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use transom_engine::tables::ConnectorState;
 use transom_engine::{Status, raw};
 
-use super::{CONNECT_DATA, Event, Id, Parameters, State, Word, alias, padded};
+use super::{CONNECT_DATA, Claim, Event, Id, Parameters, State, Word, alias, padded};
 use crate::abi::{cm_event, qps};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
@@ -46,7 +46,7 @@ impl Id {
         let mut inner = self.lock();
         if inner.state == State::Idle {
             let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0); // Linux, `rdma_listen`
-            self.take_port(&mut inner, any, false)?;
+            self.take_port(&mut inner, any, Claim::Alone)?;
         } else if inner.state != State::Bound {
             return Err(Errno::EINVAL);
         }

@@ -1,4 +1,5 @@
-//! Ports of port space TCP (Verbs V112). They are not TCP's: a program may listen at one number with both.
+//! Ports of rdma_cm's port spaces TCP and UDP (Verbs V112). Those of space TCP are not TCP's: a program may listen
+//! at one number with both. A port of space UDP is the UDP port of its number.
 //!
 //! A port of an id is a name in the network namespace, so that no other id gets it, and the TCP port of
 //! the same number where that is free: peers on other hosts, iWARP adapters among them, find the listener
@@ -19,15 +20,33 @@ use crate::explain;
 /// Every address of IPv6, and of IPv4.
 const ALL: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
 
+/// The ports of one are nothing to the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Space {
+    Tcp,
+    Udp,
+}
+
+/// How a port may be shared with other ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// No other id gets it.
+    Alone,
+    /// Ids that share it as well get it, until one of them listens (RDMA_OPTION_ID_REUSEADDR).
+    Shared,
+    /// The system has chosen it for an id that connects: it is of no interest to them.
+    Nothing,
+}
+
 /// How an id takes a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
+    pub(super) space: Space,
     /// Port 0: any.
     pub(super) address: SocketAddr,
     /// Every address of IPv6 does not stand for every one of IPv4, too.
     pub(super) one_family: bool,
-    /// Until it listens, other ids may have it, too, or it is of no interest to them.
-    pub(super) shared: bool,
+    pub(super) claim: Claim,
 }
 
 /// The port of an id.
@@ -38,13 +57,28 @@ pub(super) struct Port {
     names: Vec<raw::LocalName>,
 }
 
-fn held(address: SocketAddr) -> String {
+/// The name of a port that is one id's.
+fn held(space: Space, address: SocketAddr) -> String {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-    format!("transom/rdma_cm/{address}")
+    match space {
+        Space::Tcp => format!("transom/rdma_cm/{address}"),
+        Space::Udp => format!("transom/rdma_cm/udp/{address}"),
+    }
 }
 
+/// The name of a port that ids share.
+fn shared(space: Space, address: SocketAddr) -> String {
+    format!("{}/shared", held(space, address))
+}
+
+/// The name of a port at one address of IPv6, whose id is not of that family only.
+fn both(space: Space, address: SocketAddr) -> String {
+    format!("{}/both", held(space, address))
+}
+
+/// The name that tells where a port's listener is.
 fn told(address: SocketAddr) -> String {
-    format!("{}/at", held(address))
+    format!("{}/at", held(Space::Tcp, address))
 }
 
 /// Whether a bind of this port takes a right (Linux, `cma_use_port`, `inet_port_requires_bind_service`).
@@ -86,50 +120,83 @@ impl Wish {
         ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
     }
 
-    /// Addresses of others that overlap with it.
-    fn others(self) -> Vec<SocketAddr> {
+    /// Addresses of others that overlap with it: of its family, and of the other one, where an id has to
+    /// be of both to have it.
+    fn others(self) -> [Vec<SocketAddr>; 2] {
         let (ip, port) = (self.address.ip(), self.address.port());
         let ips: Vec<_> = if ip.is_unspecified() {
-            let all = raw::interfaces().unwrap_or_default().into_iter().map(|i| i.address);
-            all.filter(|one| !self.one_family || of_one_family(*one, ip)).collect()
+            raw::interfaces().unwrap_or_default().into_iter().map(|i| i.address).collect()
         } else {
-            ALL.into_iter().filter(|all| of_one_family(*all, ip)).collect()
+            ALL.to_vec()
         };
-        ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+        let (own, foreign): (Vec<_>, Vec<_>) =
+            ips.into_iter().partition(|one| !self.one_family || of_one_family(*one, ip));
+        [own, foreign].map(|ips| ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+
+    /// Names of ids that this one's address overlaps with, at other addresses.
+    fn rivals(self, of: impl Fn(Space, SocketAddr) -> String) -> Vec<String> {
+        let [own, foreign] = self.others();
+        let of_both = foreign.into_iter().map(|address| both(self.space, address));
+        own.into_iter().map(|address| of(self.space, address)).chain(of_both).collect()
+    }
+
+    fn is_held(self, names: &[String]) -> bool {
+        raw::Adapter::is_a_name_held(names, self.whose())
+    }
+
+    /// The error where another id has one of this one's own addresses.
+    fn taken(self) -> Errno {
+        if self.address.ip().is_unspecified() { Errno::EADDRNOTAVAIL } else { Errno::EADDRINUSE }
     }
 
     fn whose(self) -> NamesOf {
         if takes_rights(self.address.port()) { NamesOf::OursAndRoot } else { NamesOf::Everyone }
     }
 
-    /// The names. `EADDRINUSE` if another id has the address, `EADDRNOTAVAIL` if one of the two has every address
-    /// (Linux, `cma_check_port`).
-    fn claim(self, adapter: &raw::Adapter) -> Result<Vec<raw::LocalName>> {
+    /// The names that say who has the port. `EADDRINUSE` if another id has the address, `EADDRNOTAVAIL` if one of
+    /// the two has every address (Linux, `cma_check_port`).
+    fn hold(self, adapter: &raw::Adapter) -> Result<Vec<raw::LocalName>> {
         let (port, whose) = (self.address.port(), self.whose());
+        let own = self.own();
         let mut names = Vec::new();
-        for own in self.own() {
-            let name = adapter.hold_name(&held(own), port, whose).map_err(Errno::from);
-            names.push(name.map_err(|error| match error {
-                Errno::EADDRINUSE if own.ip().is_unspecified() => Errno::EADDRNOTAVAIL,
-                error => error,
-            })?);
+        match self.claim {
+            Claim::Nothing => return Ok(names),
+            Claim::Alone => {
+                for address in &own {
+                    let name = adapter.hold_name(&held(self.space, *address), port, whose);
+                    names.push(name.map_err(|error| match Errno::from(error) {
+                        Errno::EADDRINUSE => self.taken(),
+                        error => error,
+                    })?);
+                }
+                let sharers = own.iter().map(|address| shared(self.space, *address));
+                if self.is_held(&sharers.collect::<Vec<_>>()) {
+                    return Err(self.taken());
+                }
+                if self.is_held(&[self.rivals(held), self.rivals(shared)].concat()) {
+                    return Err(Errno::EADDRNOTAVAIL);
+                }
+            }
+            Claim::Shared => {
+                let holders = own.iter().map(|address| held(self.space, *address));
+                if self.is_held(&holders.collect::<Vec<_>>()) {
+                    return Err(self.taken());
+                }
+                if self.is_held(&self.rivals(held)) {
+                    return Err(Errno::EADDRNOTAVAIL);
+                }
+            }
         }
-        let others: Vec<_> = self.others().into_iter().map(held).collect();
-        let taken = raw::Adapter::is_a_name_held(&others, whose);
-        if taken { Err(Errno::EADDRNOTAVAIL) } else { Ok(names) }
-    }
-
-    /// The errors of [`Wish::claim`], for an id that shares its port: no name is taken.
-    fn is_free(self) -> Result {
-        let is_held = |of: Vec<SocketAddr>| {
-            let names: Vec<_> = of.into_iter().map(held).collect();
-            raw::Adapter::is_a_name_held(&names, self.whose())
-        };
-        match (is_held(self.own()), is_held(self.others())) {
-            (true, _) if !self.address.ip().is_unspecified() => Err(Errno::EADDRINUSE),
-            (false, false) => Ok(()),
-            _ => Err(Errno::EADDRNOTAVAIL),
+        // Where the kernel does not say whose names are, no two ids can hold one of these.
+        let hold = |name: String| adapter.hold_name(&name, port, NamesOf::Nobody).ok();
+        if self.claim == Claim::Shared {
+            names.extend(own.iter().filter_map(|address| hold(shared(self.space, *address))));
         }
+        if !self.one_family && !self.address.ip().is_unspecified() {
+            names.extend(hold(both(self.space, self.address)));
+        }
+        Ok(names)
     }
 
     /// A listener at its address; `::` where both families are wanted.
@@ -158,15 +225,11 @@ impl Port {
     pub(super) fn take(context: &Context, mut wish: Wish) -> Result<Port> {
         let adapter = &context.adapter;
         let named = wish.address.port() != 0;
-        let mut names = match (named, wish.shared) {
-            (true, false) => wish.claim(adapter)?,
-            (true, true) => wish.is_free().map(|()| Vec::new())?,
-            (false, _) => Vec::new(),
-        };
+        let mut names = if named { wish.hold(adapter)? } else { Vec::new() };
         let listener = match wish.open(adapter) {
             Err(error) if named && error.status == Status::SharingViolation => {
                 let mut port = Port { wish, listener: Arc::new(anywhere(adapter, wish)?), names };
-                if !wish.shared {
+                if wish.claim == Claim::Alone {
                     port.tell(adapter)?;
                 }
                 return Ok(port);
@@ -175,10 +238,8 @@ impl Port {
         };
         if !named {
             wish.address.set_port(listener.address()?.port());
-            if !wish.shared {
-                // The system gives no number twice, but for one whose TCP port another socket had.
-                names = wish.claim(adapter).unwrap_or_default();
-            }
+            // The system gives no number twice, but for one whose TCP port another socket had.
+            names = wish.hold(adapter).unwrap_or_default();
         }
         Ok(Port { wish, listener: Arc::new(listener), names })
     }
@@ -193,11 +254,16 @@ impl Port {
         Ok(self.listener.address()?.port())
     }
 
-    /// Take requests. A port that was shared is this id's alone from now on (Linux, `cma_bind_listen`). A TCP
-    /// socket may have begun to listen at the number since.
+    /// Take requests. A port that may be shared is this id's alone from now on, and has no other (Linux,
+    /// `rdma_listen`). A TCP socket may have begun to listen at the number since.
     pub(super) fn listen(&mut self, adapter: &raw::Adapter, backlog: usize) -> Result {
-        if std::mem::take(&mut self.wish.shared) {
-            self.names = self.wish.claim(adapter).inspect_err(|_| self.wish.shared = true)?;
+        if self.wish.claim == Claim::Shared {
+            self.names.clear();
+            let alone = Wish { claim: Claim::Alone, ..self.wish };
+            self.names = alone.hold(adapter).inspect_err(|_| {
+                self.names = self.wish.hold(adapter).unwrap_or_default();
+            })?;
+            self.wish = alone;
             if self.of_tcp()? != self.number() {
                 self.tell(adapter)?;
             }
@@ -224,6 +290,37 @@ impl Port {
             self.number()
         ));
         Ok(())
+    }
+}
+
+/// The UDP port of an id, and its names.
+#[derive(Debug)]
+pub(crate) struct DatagramPort {
+    pub(crate) port: Arc<raw::DatagramPort>,
+    #[allow(dead_code, reason = "held, not used")]
+    names: Vec<raw::LocalName>,
+}
+
+impl DatagramPort {
+    pub(super) fn take(
+        context: &Context,
+        mut wish: Wish,
+        sink: impl Fn(&[u8], &raw::Message) + Send + Sync + 'static,
+    ) -> Result<DatagramPort> {
+        let (adapter, address) = (&context.adapter, wish.address);
+        let named = address.port() != 0;
+        let mut names = if named { wish.hold(adapter)? } else { Vec::new() };
+        let port = if wish.one_family {
+            adapter.datagram_port_of_one_family(address, sink)
+        } else {
+            adapter.datagram_port(address, sink)
+        };
+        let port = port.map_err(|error| why_not(context, address, error.into()))?;
+        if !named {
+            wish.address.set_port(port.address()?.port());
+            names = wish.hold(adapter).unwrap_or_default();
+        }
+        Ok(DatagramPort { port: Arc::new(port), names })
     }
 }
 

@@ -53,13 +53,15 @@ static void beside_a_tcp_socket(void) {
         SUCCEEDS(rdma_destroy_id(listener));
     }
 }
+/* The port space of the ids below. */
+static enum rdma_port_space space = RDMA_PS_TCP;
 /* V112: a port is one id's. The second bind fails, whoever binds, and the port is free with the first. */
 static int binds(struct rdma_event_channel *channel, uint32_t address, int number, bool shares) {
     struct rdma_cm_id *id;
     int on = 1;
     struct sockaddr_in at = loopback(number);
     at.sin_addr.s_addr = htonl(address);
-    SUCCEEDS(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_create_id(channel, &id, NULL, space));
     if (shares)
         SUCCEEDS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
     int error = rdma_bind_addr(id, (void *)&at) ? errno : 0;
@@ -82,23 +84,31 @@ static void shared(bool beside) {
     SUCCEEDS(rdma_set_option(every, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
     SUCCEEDS(rdma_bind_addr(every, (void *)&any));
     CHECK("V112", binds(theirs, INADDR_ANY, at, true) == 0, "two that share");
+    CHECK("V112", binds(theirs, INADDR_ANY, at, false) == EADDRNOTAVAIL, "one that does not share");
+    CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRNOTAVAIL, "nor there");
     SUCCEEDS(rdma_create_id(theirs, &second_of_every, NULL, RDMA_PS_TCP));
     SUCCEEDS(rdma_set_option(second_of_every, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
     SUCCEEDS(rdma_bind_addr(second_of_every, (void *)&any));
-    SUCCEEDS(rdma_listen(every, 1));
+    /* Neither listens while the other has the port, and both share on. */
+    FAILS("V112", ERROR(rdma_listen(every, 1)), EADDRNOTAVAIL);
     FAILS("V112", ERROR(rdma_listen(second_of_every, 1)), EADDRNOTAVAIL);
-    CHECK("V112", binds(theirs, INADDR_ANY, at, true) == EADDRNOTAVAIL, "one that listens shares no more");
+    CHECK("V112", binds(theirs, INADDR_ANY, at, true) == 0, "a third that shares");
     SUCCEEDS(rdma_destroy_id(every));
     SUCCEEDS(rdma_listen(second_of_every, 1));
-    CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, true) == EADDRNOTAVAIL, "nor does the other");
+    CHECK("V112", binds(theirs, INADDR_ANY, at, true) == EADDRNOTAVAIL, "one that listens shares no more");
+    CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, true) == EADDRNOTAVAIL, "nor there");
     SUCCEEDS(rdma_destroy_id(second_of_every));
     CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
     close(fd);
 }
 static void bound_once(void) {
     for (int listens = 0; listens < 2; listens++) {
-        struct rdma_cm_id *first = bound(theirs, 0);
+        struct rdma_cm_id *first;
+        struct sockaddr_in any = loopback(0);
+        SUCCEEDS(rdma_create_id(theirs, &first, NULL, space));
+        SUCCEEDS(rdma_bind_addr(first, (void *)&any));
         int at = ntohs(rdma_get_src_port(first));
+        CHECK("V112", at != 0, "the port of an id that is bound");
         if (listens)
             SUCCEEDS(rdma_listen(first, 1));
         CHECK("V112", binds(theirs, INADDR_LOOPBACK, at, false) == EADDRINUSE, "the same address");
@@ -115,8 +125,6 @@ static void bound_once(void) {
         SUCCEEDS(rdma_destroy_id(first));
         CHECK("V112", binds(theirs, INADDR_ANY, at, false) == 0, "the port is free again");
     }
-    shared(false);
-    shared(true);
 }
 /* V112: what a second id hears where addresses overlap; 0: it has the port. */
 static int second(int family, bool any, bool only, int then_family, bool then_any) {
@@ -125,8 +133,8 @@ static int second(int family, bool any, bool only, int then_family, bool then_an
     struct sockaddr_in6 all = {.sin6_family = AF_INET6};
     if (any)
         at.sin_addr.s_addr = INADDR_ANY;
-    SUCCEEDS(rdma_create_id(theirs, &first, NULL, RDMA_PS_TCP));
-    SUCCEEDS(rdma_create_id(theirs, &then, NULL, RDMA_PS_TCP));
+    SUCCEEDS(rdma_create_id(theirs, &first, NULL, space));
+    SUCCEEDS(rdma_create_id(theirs, &then, NULL, space));
     int one = only;
     SUCCEEDS(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof one));
     SUCCEEDS(rdma_bind_addr(first, family == AF_INET ? (void *)&at : (void *)&all));
@@ -149,6 +157,29 @@ static void overlaps(void) {
     CHECK("V112", second(AF_INET6, true, false, AF_INET, false) == EADDRNOTAVAIL, "EADDRNOTAVAIL was due");
     CHECK("V112", second(AF_INET6, true, true, AF_INET, true) == 0, "0 was due");
     CHECK("V112", second(AF_INET6, true, true, AF_INET, false) == 0, "0 was due");
+    /* An id at one address of IPv6, which is of both families by default, and one of every address of IPv4. */
+    struct rdma_cm_id *one, *every;
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    SUCCEEDS(rdma_create_id(theirs, &one, NULL, space));
+    if (rdma_bind_addr(one, (void *)&at)) {
+        printf("addresses of IPv6 are SKIPPED: this host has none\n");
+        SUCCEEDS(rdma_destroy_id(one));
+        return;
+    }
+    int number = ntohs(rdma_get_src_port(one)), only = 1;
+    CHECK("V112", binds(theirs, INADDR_ANY, number, false) == EADDRNOTAVAIL, "beside one of both families");
+    CHECK("V112", binds(theirs, INADDR_LOOPBACK, number, false) == 0, "beside another address");
+    SUCCEEDS(rdma_destroy_id(one));
+    SUCCEEDS(rdma_create_id(theirs, &every, NULL, space));
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    SUCCEEDS(rdma_bind_addr(every, (void *)&any));
+    at.sin6_port = rdma_get_src_port(every);
+    SUCCEEDS(rdma_create_id(theirs, &one, NULL, space));
+    FAILS("V112", ERROR(rdma_bind_addr(one, (void *)&at)), EADDRNOTAVAIL);
+    SUCCEEDS(rdma_set_option(one, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only));
+    SUCCEEDS(rdma_bind_addr(one, (void *)&at));
+    SUCCEEDS(rdma_destroy_id(one));
+    SUCCEEDS(rdma_destroy_id(every));
 }
 /* V120: a client connects once its last connection is established; the server hears of them in this order. */
 enum { CONNECTIONS = 60 };
@@ -386,6 +417,11 @@ int main(void) {
     in_order(); /* forks before the library is used */
     open_channels();
     beside_a_tcp_socket();
+    bound_once();
+    shared(false);
+    shared(true);
+    overlaps();
+    space = RDMA_PS_UDP;
     bound_once();
     overlaps();
     listeners_that_migrate();

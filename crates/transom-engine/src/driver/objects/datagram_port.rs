@@ -52,9 +52,10 @@ impl DatagramPort {
     pub(crate) fn bind(
         shared: &Arc<Shared>,
         address: SocketAddr,
+        one_family: bool,
         sink: MessageSink,
     ) -> Result<Arc<DatagramPort>, IoError> {
-        DatagramPort::serve(shared, Datagrams::bind(address)?, sink)
+        DatagramPort::serve(shared, Datagrams::bind(address, one_family)?, sink)
     }
 
     /// A socket on the port of a multicast group, which it joins on some interfaces.

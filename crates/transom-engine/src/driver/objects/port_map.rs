@@ -79,7 +79,7 @@ impl MappedPort {
         address: SocketAddr,
         port: u16,
     ) -> Result<Arc<MappedPort>, IoError> {
-        let socket = Mutex::new(Some(Datagrams::bind(address)?));
+        let socket = Mutex::new(Some(Datagrams::bind(address, false)?));
         let key = shared.new_key();
         let mapped = Arc::new(MappedPort { key, socket, shared: shared.clone(), port });
         let begun = register(shared, key, &mapped.lock(), mapped.clone());

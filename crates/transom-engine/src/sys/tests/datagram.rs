@@ -11,7 +11,7 @@ pub(in super::super) fn wait(socket: &Datagrams) {
 
 #[test]
 fn an_answer_comes_from_the_address_that_was_asked() {
-    let server = Datagrams::bind("0.0.0.0:0".parse().unwrap()).unwrap();
+    let server = Datagrams::bind("0.0.0.0:0".parse().unwrap(), false).unwrap();
     let port = server.address().unwrap().port();
     for host in ADDRESSES {
         // A connected socket takes nothing from another address.
@@ -29,11 +29,11 @@ fn an_answer_comes_from_the_address_that_was_asked() {
 
 #[test]
 fn a_socket_for_both_families_names_each_message_by_its_own() {
-    let Ok(both) = Datagrams::bind("[::]:0".parse().unwrap()) else { return };
+    let Ok(both) = Datagrams::bind("[::]:0".parse().unwrap(), false) else { return };
     let port = both.address().unwrap().port();
     for host in ADDRESSES.iter().chain(&["::1"]) {
         let host: IpAddr = host.parse().unwrap();
-        let other = Datagrams::bind(SocketAddr::new(host, 0)).unwrap();
+        let other = Datagrams::bind(SocketAddr::new(host, 0), false).unwrap();
         let its = other.address().unwrap();
         let [there, back] = FIELDS;
         other.send_from(host, SocketAddr::new(host, port), there, b"there").unwrap();
@@ -57,7 +57,7 @@ fn a_socket_for_both_families_names_each_message_by_its_own() {
 
 #[test]
 fn a_message_that_is_too_long_is_dropped() {
-    let server = Datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let server = Datagrams::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
     let client = Datagrams::connect(server.address().unwrap()).unwrap();
     client.send(&[0; 17]).unwrap();
     client.send(&[0; 16]).unwrap();
@@ -77,7 +77,7 @@ fn a_message_that_is_too_long_is_dropped() {
 
 #[test]
 fn a_port_that_no_socket_has_is_known() {
-    let nobody = Datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = Datagrams::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
     let client = Datagrams::connect(nobody.address().unwrap()).unwrap();
     drop(nobody);
     let mut asked = Ok(0);

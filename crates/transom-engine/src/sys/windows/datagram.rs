@@ -36,14 +36,16 @@ fn socket_for(address: &SocketAddr) -> Result<Socket> {
 
 impl Datagrams {
     /// A socket at `address` (port 0: any) that answers from the address at which it was asked, where
-    /// the system says which one that is.
-    pub fn bind(address: SocketAddr) -> Result<Datagrams> {
+    /// the system says which one that is. `one_family`: every address of IPv6 leaves those of IPv4 to
+    /// others.
+    pub fn bind(address: SocketAddr, one_family: bool) -> Result<Datagrams> {
         let socket = socket_for(&address)?;
         own_the_port(&socket)?;
-        let both = address.is_ipv6() && address.ip().is_unspecified();
-        if both {
-            socket.set_only_v6(false)?;
+        let every = address.is_ipv6() && address.ip().is_unspecified();
+        if every {
+            socket.set_only_v6(one_family)?;
         }
+        let both = every && !one_family;
         // A message is shown without what the system does not say of it.
         if address.is_ipv4() || both {
             let _ = set_option(&socket, IPPROTO_IP, IP_PKTINFO, 1);
@@ -357,7 +359,7 @@ mod tests {
     fn groups_and_fields_are_refused() {
         let group = SocketAddr::new("239.255.84.1".parse().unwrap(), 0);
         assert_eq!(Datagrams::join(group, &[]).unwrap_err(), UNSUPPORTED);
-        let socket = Datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = Datagrams::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let at = socket.address().unwrap();
         for (traffic_class, hop_limit) in [(1, 0), (0, 1)] {
             let fields = IpFields { traffic_class, hop_limit };
