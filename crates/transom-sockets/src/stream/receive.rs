@@ -236,8 +236,14 @@ fn by_tcp(
     if begin > 0 {
         begins(begin as c_int);
     }
+    let takes = flags & (libc::MSG_PEEK | libc::MSG_OOB) == 0;
+    let at_mark = takes && !is_inline(session) && sys::is_at_mark(fd);
     // SAFETY: the vectors are parts of the caller's buffers, and the rest is the caller's message.
     let got = unsafe { sys::receive_message(fd, &raw mut own, flags) };
+    // Behind the mark the kernel has passed over the urgent byte, which the sender has counted (tcp(7)).
+    if at_mark && !sys::is_at_mark(fd) {
+        session.received_by_tcp(1).map_err(|_| broken(held))?;
+    }
     if begin > 0 {
         // For this call only: the kernel has not seen what calls took from the ring.
         begins(-1);
@@ -292,6 +298,11 @@ fn by_tcp(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether urgent bytes stay in the stream (SO_OOBINLINE).
+fn is_inline(session: &Session<'_>) -> bool {
+    session.end().inline.load(Ordering::Relaxed) != 0
 }
 
 #[inline]
@@ -395,8 +406,9 @@ fn of_ring<const PEEK: bool>(
 
 #[cold]
 fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Errno> {
-    let inline = session.end().inline.load(Ordering::Relaxed) != 0;
-    let (Some(byte), false) = (session.urgent(), inline) else { return Err(libc::EINVAL) };
+    let (Some(byte), false) = (session.urgent(), is_inline(session)) else {
+        return Err(libc::EINVAL);
+    };
     let wanted = checked(what.vectors)?;
     let mut byte = [byte];
     let stretches = Stretches { first: (0, 1), ..Stretches::default() };
