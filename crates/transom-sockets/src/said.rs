@@ -64,7 +64,7 @@ const REASONS: [(Why, &str); 19] = [
     (Why::Shut, "ended in one direction before they had lasted"),
     (
         Why::Sets,
-        "are in an epoll set of several threads or processes, or in one that is waited for past the C library",
+        "are in an epoll set that nobody waits for, of several threads or processes, or waited for past the C library",
     ),
     (Why::Busy, "were in use by another call whenever they might have been switched"),
     (Why::Memory, "got no shared memory"),

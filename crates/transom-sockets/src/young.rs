@@ -467,7 +467,10 @@ fn grow(held: &Held, fd: c_int, word: &AtomicU32) {
     let young = &held.young;
     match epoll::may_switch(held, fd, young.asked.load(Ordering::Relaxed)) {
         Switch::Now => {}
-        Switch::NotYet => return word.store(0, Ordering::Release),
+        Switch::NotYet => {
+            young.reason.note(Why::Sets);
+            return word.store(0, Ordering::Release);
+        }
         Switch::Never => {
             young.reason.note(Why::Sets);
             return word.store(STAYS, Ordering::Release);

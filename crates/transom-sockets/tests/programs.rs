@@ -597,6 +597,23 @@ fn a_process_says_at_its_end_what_has_become_of_its_connections() {
     }
 }
 
+/// A connection in a set for which nobody waits stays with TCP, and that is the reason that is given.
+#[test]
+fn a_set_that_nobody_waits_for_is_the_reason_that_is_given() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let code = "import select,socket\n\
+        l=socket.create_server(('127.0.0.1',0))\n\
+        c=socket.create_connection(l.getsockname()); s,_=l.accept()\n\
+        e=select.epoll(); e.register(c); e.register(s)\n\
+        for _ in range(90): c.send(b'x'); s.recv(1); s.send(b'y'); c.recv(1)";
+    let mut command = command(interpreter(), true);
+    let done = command.args(["-c", code]).env("TRANSOM_EXPLAIN", "1").output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains(" 2 are in an epoll set that nobody waits for"), "{said}");
+}
+
 /// A sender that ends its direction before its peer has read so far: no byte went past the library.
 #[test]
 fn an_end_before_the_peer_takes_the_offer_is_said_to_be_one() {
