@@ -359,7 +359,7 @@ fn check_whole(fd: c_int, (sent, received): (u64, u64)) -> Result<(), Why> {
             break;
         }
     }
-    // The end of the peer's direction is counted as a byte.
+    // Asked before the count is judged, because the kernel counts the end of the peer's direction as a byte.
     if !sys::look_at_tcp(fd).is_some_and(|seen| seen.established) {
         return Err(Why::Shut);
     }

@@ -32,8 +32,7 @@ pub(crate) fn state(socket: &Socket, session: &Session<'_>) -> Ready {
     let ended = incoming.finished || read_shut || gone;
     let mut events = 0;
     // The urgent byte counts for nothing where it is next, and not part of the stream.
-    let inline = session.end().inline.load(Ordering::Relaxed) != 0;
-    let there = incoming.all - u64::from(incoming.at_mark && !inline);
+    let there = incoming.all - u64::from(incoming.at_mark && !session.is_inline());
     if there >= low_water(socket, session) || ended {
         events |= IN | RDNORM;
     }

@@ -93,7 +93,7 @@ pub struct Incoming {
     pub all: u64,
     /// The sender has finished: nothing follows.
     pub finished: bool,
-    /// The next byte is the urgent one, out of line.
+    /// The next byte is the urgent one.
     pub at_mark: bool,
 }
 
@@ -613,8 +613,7 @@ impl<'a> Session<'a> {
         } else if before > 0 {
             (before, false)
         } else {
-            let inline = self.end().inline.load(Ordering::Relaxed) != 0;
-            (if inline { all } else { 0 }, true)
+            (if self.is_inline() { all } else { 0 }, true)
         }
     }
 
@@ -732,6 +731,13 @@ impl<'a> Session<'a> {
     #[inline]
     pub fn head_in(&self) -> u64 {
         self.incoming().published.0.head.load(Ordering::Acquire)
+    }
+
+    /// Whether urgent bytes stay in the stream that this end reads (`SO_OOBINLINE`, tcp(7)).
+    #[must_use]
+    #[inline]
+    pub fn is_inline(&self) -> bool {
+        self.end().inline.load(Ordering::Relaxed) != 0
     }
 
     /// The urgent byte, if it was neither received out of band nor passed by.

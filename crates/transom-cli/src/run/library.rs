@@ -47,9 +47,7 @@ fn is_read_by_loaders(path: &Path) -> bool {
 
 /// A link to a directory of libraries, at a path that loaders read.
 fn link_to(libraries: &Path) -> Outcome<PathBuf> {
-    let folder = Folder::of_user().map_err(|error| {
-        Failure::new(Exit::System, format!("find a directory for a link to the libraries: {error}"))
-    })?;
+    let folder = folder_for_links()?;
     let mut hasher = std::hash::DefaultHasher::new();
     libraries.hash(&mut hasher);
     let link = folder.path().join(format!("libraries-{:016x}", hasher.finish()));
@@ -180,15 +178,20 @@ pub(super) fn run_file() -> Result<PathBuf, String> {
     made.map(|_| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// This user's folder, for links to libraries.
+fn folder_for_links() -> Outcome<Folder> {
+    Folder::of_user().map_err(|error| {
+        Failure::new(Exit::System, format!("find a directory for the libraries: {error}"))
+    })
+}
+
 /// Links to libraries that cargo has built: beside them, or in a directory of this user's alone.
 fn links(built: &Path, command: &Path) -> Outcome<PathBuf> {
     let beside = built.join("transom-run");
     if link_all(&beside, built).is_ok() && ours(&beside, command).is_ok() {
         return Ok(beside);
     }
-    let folder = Folder::of_user().map_err(|error| {
-        Failure::new(Exit::System, format!("find a directory for the libraries: {error}"))
-    })?;
+    let folder = folder_for_links()?;
     let own = folder.path().join("run");
     link_all(&own, built).map_err(system("link the libraries"))?;
     Ok(own)

@@ -97,7 +97,7 @@ pub(crate) fn unread(session: &Session<'_>, fd: c_int) -> Option<u64> {
         Ok(Road::Tcp(Some(left))) => left.min(sys::unread(fd)),
         _ => return None,
     };
-    let inline = session.end().inline.load(Ordering::Relaxed) != 0;
+    let inline = session.is_inline();
     let count = |incoming: Incoming| if inline { incoming.all } else { incoming.bytes };
     Some(before + session.arrived().map_or(0, count))
 }

@@ -237,7 +237,7 @@ fn by_tcp(
         begins(begin as c_int);
     }
     let takes = flags & (libc::MSG_PEEK | libc::MSG_OOB) == 0;
-    let at_mark = takes && !is_inline(session) && sys::is_at_mark(fd);
+    let at_mark = takes && !session.is_inline() && sys::is_at_mark(fd);
     // SAFETY: the vectors are parts of the caller's buffers, and the rest is the caller's message.
     let got = unsafe { sys::receive_message(fd, &raw mut own, flags) };
     // Behind the mark the kernel has passed over the urgent byte, which the sender has counted (tcp(7)).
@@ -298,11 +298,6 @@ fn by_tcp(
         }
         Err(error) => Err(error),
     }
-}
-
-/// Whether urgent bytes stay in the stream (SO_OOBINLINE).
-fn is_inline(session: &Session<'_>) -> bool {
-    session.end().inline.load(Ordering::Relaxed) != 0
 }
 
 #[inline]
@@ -406,7 +401,7 @@ fn of_ring<const PEEK: bool>(
 
 #[cold]
 fn receive_urgent(session: &Session<'_>, what: &Receive<'_>) -> Result<usize, Errno> {
-    let (Some(byte), false) = (session.urgent(), is_inline(session)) else {
+    let (Some(byte), false) = (session.urgent(), session.is_inline()) else {
         return Err(libc::EINVAL);
     };
     let wanted = checked(what.vectors)?;

@@ -2,9 +2,9 @@
 //! that peers who are not known yet, or not wanted, could hold all of them, and the program opened no file then.
 //!
 //! Each place that keeps such connections has a share: a listener for requests, an adapter for those that are half-way
-//! through start-up, an upgrade socket for offers, a queue of a front. A share grows while it holds no more than is left
-//! for others, so that the next one finds something whoever came first, and all of them together never have more than
-//! five eighths of the descriptors, however many there are.
+//! through start-up, an upgrade socket for offers, a queue of a front. All shares together get at most five eighths of
+//! the descriptors. Of these, a share may hold half of what the other shares leave, so that some are left for the share
+//! that grows last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
