@@ -7,9 +7,15 @@
 //! get on keeps a polling thread from resting; `Connection::set_execution`, which sets the bits of a new connection; and
 //! `Execution::bind_now`, which asks for an open connection and nothing in front of the Bind.
 //!
+//! Only this file makes a [`Quiet`]. `Connection::is_quiet` asks for it in the driver's name (`link/quick.rs`), with all
+//! bits; `Connection::quiet` asks before whole messages (`connection/whole.rs`, `connection/frames.rs`), inside of a pass
+//! as well, with those of the steps alone: there a tracer stops them (`Tracer::wants_messages`). `Link::bind_now` makes
+//! no message, and asks for `TRACED` alone.
+//!
 //! A bit neither wakes a link nor keeps it awake: `Link::rearm` asks for `UNREAD` and `MORE` alone. A control call makes
 //! a pass before it returns, and a pass makes the driver's bits anew (`Link::conclude`); what is to last until a message
-//! comes is a field of `LinkState`, of which `conclude` makes the bit.
+//! comes is a field of `LinkState`, of which `conclude` makes the bit. The tests of Verbs V94
+//! (`raw/tests/verbs/requests.rs` of the engine) show how a test has a link take the quick steps, or a pass.
 
 use crate::QueuePairKind;
 

@@ -66,7 +66,8 @@ pub trait HostMemory: Sync {
     fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Fault>;
 
     /// Copy `length` bytes from `from`, which lies in memory shared with a peer
-    /// ([`Bytes::Shared`](transom_wire::Bytes::Shared)), to `to`: as [`HostMemory::write`].
+    /// ([`Bytes::Shared`](transom_wire::Bytes::Shared)), to `to`: as [`HostMemory::write`]. This default copies twice;
+    /// the engine's copies once.
     ///
     /// # Errors
     /// [`Fault`] if a page of either range is not there, or not writable.

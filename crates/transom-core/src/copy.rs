@@ -1,5 +1,6 @@
 //! The only places where application bytes move: each piece is checked anew, under a grant of at
-//! most 64 KiB that lives for one copy (design rules 1, 5).
+//! most 64 KiB that lives for one copy (design rules 1, 5). The copy itself is the [`HostMemory`]'s: the engine's
+//! `sys/host.rs`, and `driver/link/lending.rs` for a region that the peer has lent.
 
 use transom_memory::{Access, Actor, Denial, Grant, Pass, Purpose, Rule, Segment, Token};
 use transom_wire::{Atomic, Bytes, RefusalClass, Room, Time};

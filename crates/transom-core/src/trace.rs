@@ -97,8 +97,8 @@ pub trait Tracer {
     /// An event.
     fn event(&mut self, event: &TraceEvent);
 
-    /// Whether the tracer wants every message. If not, the quick steps (`connection/whole.rs`) report none of
-    /// theirs; everything else is reported as ever.
+    /// Whether the tracer wants every message. If not, whole messages take their own way (`connection/whole.rs`),
+    /// which reports nothing; everything else is reported as ever.
     fn wants_messages(&self) -> bool {
         true
     }

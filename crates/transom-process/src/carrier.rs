@@ -169,6 +169,7 @@ impl<A: Area, L: Lender<A>> Carrier for RingCarrier<'_, A, L> {
                 return Room::Shared(self.duplex.address(offset));
             }
         }
+        // A frame that waits for room behind others is copied once more.
         let start = self.waiting.len();
         self.place = Place::Waiting(start);
         self.waiting.resize(start + around.front, 0);

@@ -21,7 +21,7 @@ use transom_wire::{Atomic, Operation, RefusalClass};
 pub const HEADER: usize = 32;
 /// Bytes of the immediate data behind one.
 pub const WORD: usize = 8;
-/// The most payload of one record.
+/// The most payload of one record. A longer message is several records.
 pub const LARGEST_PAYLOAD: usize = 64 * 1024;
 /// The most payload of a record that is read as a whole: private data, an explanation.
 pub const LARGEST_TEXT: usize = 512;

@@ -12,7 +12,8 @@ use crate::sys::Host;
 use crate::trace::{FrameTrace, TraceEvent, Tracer, What};
 use crate::{EndReason, Status};
 
-/// The tracer of one pass.
+/// The tracer of one pass: every frame of it is shown. An acknowledgement that stands beside the records of rings
+/// (`Rings::acknowledge`) is no frame, and may leave without a pass.
 pub(crate) struct Tap<'a> {
     link: &'a Link,
     program: Option<&'a Trace>,

@@ -2,7 +2,8 @@
 //! placed, answered and completed, without a pass.
 //!
 //! [`Attention`](crate::Attention) has a bit for each state that needs a pass; [`Link::quiet`] asks for it, and the
-//! steps that send demand its answer. A state that turns up on the way is left to a pass, in order.
+//! steps that send demand its answer. A state that turns up on the way is left to a pass, in order. A Bind sends
+//! nothing, and asks for less.
 
 use std::sync::Arc;
 
@@ -77,13 +78,12 @@ impl Link {
         &self,
         bind: impl FnOnce(&mut LinkState) -> Option<Result<(), Status>>,
     ) -> Option<(Result<(), Status>, bool)> {
-        // Only a pass reports to a tracer.
-        if self.shared.options.trace.is_some() {
-            return None;
-        }
         let (done, left) = self.lock.try_with(|state| {
-            let open = state.connection.is_open() && state.connection.ended().is_none();
-            if open { bind(state) } else { None }
+            let connection = &state.connection;
+            let open = connection.is_open() && connection.ended().is_none();
+            // Only a pass tells a tracer or a capture of a Bind, or of its refusal.
+            let quick = open && !connection.has_attention(Attention::TRACED);
+            if quick { bind(state) } else { None }
         })?;
         done.map(|done| (done, left))
     }

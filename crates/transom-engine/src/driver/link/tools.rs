@@ -12,7 +12,8 @@ use crate::sys::Host;
 use crate::trace::Tracer;
 use crate::{Attention, Cx, Effects};
 
-/// The tools of one pass. [`Tools::put_back`] follows.
+/// The tools of one pass. [`Tools::put_back`] follows. A control call's closure runs between the two: what it sets in the
+/// fields that are put back is lost.
 pub(super) struct Tools<'a> {
     link: &'a Link,
     /// Over a socket, those of the thread.
