@@ -21,8 +21,8 @@ use crate::queue::{Progress, RequestQueue, Slot};
 use crate::request::why_unsupported;
 use crate::tables::QueuePairState;
 use crate::{
-    Completion, CompletionKind, Cx, Data, DenialCause, Dialect, Effects, Operation, Request,
-    Settle, Sge, Side, Status,
+    Completion, Cx, Data, DenialCause, Dialect, Effects, Operation, Request, Settle, Sge, Side,
+    Status,
 };
 
 /// Kind of a queue pair.
@@ -480,10 +480,10 @@ impl QueuePair {
             slot.status = match slot.operation {
                 _ if self.pair.sends_failed() => Status::Canceled,
                 Operation::Unsupported { status } => status,
-                operation if operation.fetches() => Status::NotSupported,
-                operation => match operation.kind() {
-                    CompletionKind::Send | CompletionKind::Write => Status::Success,
-                    _ => Status::RetryExceeded,
+                operation => match operation.on_wire() {
+                    Some(message) if message.is_answered() => Status::NotSupported,
+                    Some(_) => Status::Success,
+                    None => Status::RetryExceeded,
                 },
             };
             if !slot.status.is_success() {

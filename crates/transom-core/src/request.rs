@@ -18,7 +18,6 @@ pub struct Sge {
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Operation {
     /// Consume a receive of the peer.
     Send,
@@ -136,12 +135,26 @@ impl Operation {
     /// Whether it moves bytes of a scatter/gather list.
     #[must_use]
     pub const fn has_data(&self) -> bool {
-        self.on_wire().is_some() || matches!(self, Operation::Receive)
+        match self {
+            Operation::Send
+            | Operation::SendWithInvalidate { .. }
+            | Operation::SendWithImmediate { .. }
+            | Operation::Write { .. }
+            | Operation::WriteWithImmediate { .. }
+            | Operation::Read { .. }
+            | Operation::Atomic { .. }
+            | Operation::Receive => true,
+            Operation::Bind { .. }
+            | Operation::BindStanding { .. }
+            | Operation::Invalidate { .. }
+            | Operation::FastRegister { .. }
+            | Operation::Unsupported { .. } => false,
+        }
     }
 
     /// The kind of its message, as refusals name it; `None`: it makes none.
     #[must_use]
-    pub(crate) const fn on_wire(&self) -> Option<WireOperation> {
+    pub const fn on_wire(&self) -> Option<WireOperation> {
         match self {
             Operation::Send
             | Operation::SendWithInvalidate { .. }

@@ -364,8 +364,7 @@ fn descriptors() -> Vec<Vec<u8>> {
     seeds.push(with(0, &Grant::from_parts(7, 8, 8, Rights::ATOMIC).to_bytes()));
     seeds.push(with(0, &Grant::from_parts(7, u64::MAX, 1, Rights::READ).to_bytes()));
     seeds.push(with(1, &Descriptor { token: 0xFEED, base: u64::MAX }.encode()));
-    for number in 0..=13 {
-        let Some(kind) = record::RecordKind::from_number(number) else { continue };
+    for kind in record::RecordKind::ALL {
         let detail = record::detail(Some(Operation::Read), Some(RefusalClass::Wrap));
         let header = Header { flags: 1, detail, length: 40, ..Header::new(kind) };
         seeds.push(with(2, &record::to_bytes(header.words())));

@@ -131,7 +131,10 @@ impl Fault {
         }
         // RFC 7306 has no codes of its own for what a token does not let an atomic do, nor RFC 5040 one for
         // what a queue pair does not let any token do.
-        let as_what = if operation == Operation::Atomic { Operation::Read } else { operation };
+        let as_what = match operation {
+            Operation::Read | Operation::Atomic => Operation::Read,
+            Operation::Send | Operation::Write | Operation::Invalidate => operation,
+        };
         let unsupported = class == RefusalClass::Unsupported && operation != Operation::Send;
         let class = if unsupported { RefusalClass::Right } else { class };
         TABLE.iter().find(|row| row.refusal == Some((as_what, class))).map_or(

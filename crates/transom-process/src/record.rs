@@ -46,59 +46,43 @@ pub const LENT: u8 = 1 << 6;
 /// of the side that reads; one that comes from the other side means nothing.
 pub const ELSEWHERE: u8 = 1 << 7;
 
-/// The kind of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// Connect: read limits, private data.
-    Request = 1,
-    /// Accept: agreed read limits, private data.
-    Reply = 2,
-    /// Reject: private data.
-    Reject = 3,
-    /// The active side has completed the connection.
-    Ready = 4,
-    /// The Write that follows has more than one record: its token, address and length.
-    Announce = 5,
-    /// A part of a Write.
-    Write = 6,
-    /// A part of a Send.
-    Send = 7,
-    /// A read request.
-    Read = 8,
-    /// A part of the answer to the oldest read.
-    Answer = 9,
-    /// The stream ends: which record was refused, as what, an explanation.
-    Refuse = 10,
-    /// An acknowledgement that had nothing to ride on. Never in a slot, and not counted.
-    Ack = 11,
-    /// An atomic: its operands are its payload ([`operands`]), its detail is 1 for a swap, 2 for an add.
-    Atomic = 12,
-    /// The answer to the oldest atomic, which is older than all reads: what the word held before.
-    AtomicAnswer = 13,
-    /// The messages that follow are for the shared receive queue whose number stands in place of a token,
-    /// until another is named.
-    Target = 14,
+transom_wire::listed_enum! {
+    /// The kind of a record.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum RecordKind {
+        /// Connect: read limits, private data.
+        Request = 1,
+        /// Accept: agreed read limits, private data.
+        Reply = 2,
+        /// Reject: private data.
+        Reject = 3,
+        /// The active side has completed the connection.
+        Ready = 4,
+        /// The Write that follows has more than one record: its token, address and length.
+        Announce = 5,
+        /// A part of a Write.
+        Write = 6,
+        /// A part of a Send.
+        Send = 7,
+        /// A read request.
+        Read = 8,
+        /// A part of the answer to the oldest read.
+        Answer = 9,
+        /// The stream ends: which record was refused, as what, an explanation.
+        Refuse = 10,
+        /// An acknowledgement that had nothing to ride on. Never in a slot, and not counted.
+        Ack = 11,
+        /// An atomic: its operands are its payload ([`operands`]), its detail is 1 for a swap, 2 for an add.
+        Atomic = 12,
+        /// The answer to the oldest atomic, which is older than all reads: what the word held before.
+        AtomicAnswer = 13,
+        /// The messages that follow are for the shared receive queue whose number stands in place of a token,
+        /// until another is named.
+        Target = 14,
+    }
 }
 
 impl RecordKind {
-    const ALL: [RecordKind; 14] = [
-        RecordKind::Request,
-        RecordKind::Reply,
-        RecordKind::Reject,
-        RecordKind::Ready,
-        RecordKind::Announce,
-        RecordKind::Write,
-        RecordKind::Send,
-        RecordKind::Read,
-        RecordKind::Answer,
-        RecordKind::Refuse,
-        RecordKind::Ack,
-        RecordKind::Atomic,
-        RecordKind::AtomicAnswer,
-        RecordKind::Target,
-    ];
-
     /// From its number.
     #[must_use]
     #[inline]
@@ -463,8 +447,12 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_details_are_seen_as_such() {
-        for number in [0, 15, 255] {
+        let last = *RecordKind::ALL.last().unwrap() as u8;
+        for number in [0, last + 1, 255] {
             assert_eq!(RecordKind::from_number(number), None);
+        }
+        for kind in RecordKind::ALL {
+            assert_eq!(RecordKind::from_number(kind as u8), Some(kind));
         }
         for operation in
             [Atomic::CompareSwap { compare: 1, swap: u64::MAX }, Atomic::FetchAdd { add: 7 }]

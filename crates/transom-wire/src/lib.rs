@@ -19,6 +19,7 @@ mod carrier;
 mod event;
 mod frame;
 mod handshake;
+mod listed;
 mod message;
 mod refusal;
 mod setup;

@@ -1,21 +1,24 @@
 //! Requests of one side to the other.
 //!
 //! A new message is a variant of [`Message`], of [`Operation`], of [`Event`](crate::Event) and of
-//! `transom_core::Operation`, and the compiler names most of the places that have to know it. These it does not name:
+//! `transom_core::Operation`; in rings it is a `RecordKind` of `transom-process`, or a flag. All of these are matched
+//! without `_`, so that the compiler names the places that have to know it; do not read them before. What it does not
+//! name:
 //!
-//! - an older peer must not get it, so that the message needs a flag of its own, and [`Begin::Unknown`] where the peer
-//!   has not set it. `transom-process` says at start-up what it takes (`channel/setup.rs`), `transom-iwarp` in its
-//!   acknowledgements (`extension.rs`, `stream/acks.rs`);
-//! - lists with a place for each number: [`Operation::ALL`], `Kind::ALL` of `transom-process`;
-//! - a message that is answered rather than counted takes a place among the Reads. [`Receiving::answer`] has no number:
-//!   what it answers is done when it returns. Who counts: `Kind::is_counted` of `transom-process`, and its record that
-//!   answers (`channel/inbound.rs`, `on_record`); `count` of a frame in `transom-iwarp` (`stream/messages.rs`);
-//! - its frame in `transom-iwarp`: `extension.rs` or `rdmap.rs`; `stream/outbound.rs` (`around_message`, else each goes
-//!   the longer way); `stream/blame.rs`, `stream/failure.rs` and `faults.rs` for a Terminate;
-//! - what the owner judges: the arm in `transom_core` (`connection/inbound.rs`), a limit that the queue pair has for it
-//!   there, its list in `Pair::judge`, and the words of `denials.rs`;
-//! - the watchers: the simulator posts it (`workload/requests.rs`, `counters.rs`) and its model knows it (`watch`);
-//!   `transom-fuzz` (`records.rs`, `stream.rs`, `talk.rs`) sends it.
+//! - **An older peer must not get it**: a flag of its own, and [`Begin::Unknown`] where the peer has not set it.
+//!   `transom-process` says at start-up what it takes (`channel/setup.rs`), `transom-iwarp` in its acknowledgements
+//!   (`extension.rs`, `stream/acks.rs`). [`Message::is_extended`] is the flag of immediate data and atomics.
+//! - **Counted or answered.** A counted message on TCP calls `count` at its end (`stream/messages.rs` of
+//!   `transom-iwarp`) and is a `What` in `gone_out`; one that is answered takes a place among the Reads
+//!   (`Outbound::program_reads`), [`Receiving::answer`] has no number, and what it answers is done when it returns.
+//! - **Its frame** in `transom-iwarp`: `rdmap.rs`, or `extension.rs` for a queue of our own. Only an answered one needs
+//!   more for a Terminate (`stream/blame.rs`, `stream/failure.rs`).
+//! - **What the owner does**: the arm for a Write in `transom_core` (`connection/inbound.rs`) is the model of a counted
+//!   message: judge, `executed`, `drop_rest`. Its work for one event is bounded and waits for nothing (design rules 5
+//!   and 12). A new call of `HostMemory` gets no default, or a lent region silently takes it.
+//! - **An unreliable queue pair** that cannot carry it (`connection/outbound.rs`), and a limit of the queue pair.
+//! - **The watchers**: the simulator posts it (`workload/requests.rs`, `counters.rs`); `transom-fuzz` sends it
+//!   (`stream.rs`, `talk.rs`). Hunks of `transom-sim/mutants` that no longer apply are moved.
 //!
 //! [`Receiving::answer`]: crate::Receiving::answer
 
@@ -25,41 +28,28 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// The kind of a message, for refusals and traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// A Send of any kind.
-    Send,
-    /// An RDMA Write.
-    Write,
-    /// An RDMA Read.
-    Read,
-    /// An invalidation asked for by the peer (Send with Invalidate).
-    Invalidate,
-    /// An atomic.
-    Atomic,
+crate::listed_enum! {
+    /// The kind of a message, for refusals and traces. Its number is the one that wires of our own give it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Operation {
+        /// A Send of any kind.
+        Send = 0,
+        /// An RDMA Write.
+        Write = 1,
+        /// An RDMA Read.
+        Read = 2,
+        /// An invalidation asked for by the peer (Send with Invalidate).
+        Invalidate = 3,
+        /// An atomic.
+        Atomic = 4,
+    }
 }
 
 impl Operation {
-    /// All of them, at the places of their [`number`](Operation::number)s.
-    pub const ALL: [Operation; 5] = [
-        Operation::Send,
-        Operation::Write,
-        Operation::Read,
-        Operation::Invalidate,
-        Operation::Atomic,
-    ];
-
-    /// The number that wires of our own give it: a new one has the next.
+    /// The number that wires of our own give it.
     #[must_use]
     pub const fn number(self) -> u8 {
-        match self {
-            Operation::Send => 0,
-            Operation::Write => 1,
-            Operation::Read => 2,
-            Operation::Invalidate => 3,
-            Operation::Atomic => 4,
-        }
+        self as u8
     }
 
     /// Whether such a message ends with an answer of its own; any other is counted when it is executed.

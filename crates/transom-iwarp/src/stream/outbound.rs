@@ -316,9 +316,9 @@ impl Stream {
             Message::Write { immediate: None, length: 0, .. } => return None,
             Message::Write { .. } => TAGGED,
             Message::Send { .. } => UNTAGGED,
-            Message::Read { .. } if self.has_read_slot() => UNTAGGED + READ_REQUEST,
-            Message::Atomic { .. } if self.has_read_slot() => UNTAGGED + ATOMIC_REQUEST,
-            _ => return None,
+            Message::Read { .. } | Message::Atomic { .. } if !self.has_read_slot() => return None,
+            Message::Read { .. } => UNTAGGED + READ_REQUEST,
+            Message::Atomic { .. } => UNTAGGED + ATOMIC_REQUEST,
         };
         let lacks_receive = message.needs_receive() && self.acks.credit() == 0;
         let unknown = message.is_extended() && self.is_extended() != Some(true);

@@ -297,7 +297,7 @@ impl Channel {
         };
         let ends = header.kind.is_counted() && header.has(record::LAST);
         if ends {
-            self.inbound.held = Some(header.length);
+            self.inbound.held = Some(header.payload() as u32);
         } else {
             self.flow_control.executed(now, header.length.min(record::LARGEST_PAYLOAD as u32));
         }

@@ -192,7 +192,14 @@ impl Watch {
                 stream.inbox.push_back(Piece { what, message, bytes, placed: 0, last: true });
             }
             Event::Done { through } => self.done(stream, through),
-            _ => {}
+            Event::ConnectRequest { .. }
+            | Event::Accepted { .. }
+            | Event::Rejected { .. }
+            | Event::Established
+            | Event::Target { .. }
+            | Event::PeerFailed { .. }
+            | Event::Resume
+            | Event::CreditWanted => {}
         }
     }
 

@@ -530,7 +530,17 @@ pub fn immediate_of(operation: Operation) -> Option<u32> {
     match operation {
         Operation::SendWithImmediate { immediate }
         | Operation::WriteWithImmediate { immediate, .. } => Some(immediate),
-        _ => None,
+        Operation::Send
+        | Operation::SendWithInvalidate { .. }
+        | Operation::Write { .. }
+        | Operation::Read { .. }
+        | Operation::Atomic { .. }
+        | Operation::Bind { .. }
+        | Operation::BindStanding { .. }
+        | Operation::Invalidate { .. }
+        | Operation::FastRegister { .. }
+        | Operation::Unsupported { .. }
+        | Operation::Receive => None,
     }
 }
 

@@ -73,7 +73,16 @@ impl Watch {
                         .collect();
                     books.supply(region.0, scope, rights, base, runs)
                 }
-                _ => break,
+                Operation::BindStanding { .. }
+                | Operation::Unsupported { .. }
+                | Operation::Send
+                | Operation::SendWithInvalidate { .. }
+                | Operation::SendWithImmediate { .. }
+                | Operation::Write { .. }
+                | Operation::WriteWithImmediate { .. }
+                | Operation::Read { .. }
+                | Operation::Atomic { .. }
+                | Operation::Receive => break,
             };
             if worked {
                 request.executed = true;
@@ -147,7 +156,7 @@ impl Watch {
                 Wire::Atomic { token: t, address: a, operation },
                 Operation::Atomic { token, address, change },
             ) => (t, a, operation, 8) == (token, address, change, length),
-            _ => false,
+            (Wire::Read { .. } | Wire::Atomic { .. }, _) => false,
         };
         let operation = request.operation;
         let list = if request.inline.is_some() { Vec::new() } else { request.list.clone() };
@@ -243,16 +252,7 @@ impl Watch {
         let pair = self.pairs.get(&stream.pair?)?;
         let request = pair.requests.get(pair.next)?;
         let under_way = stream.messages.last().is_some_and(|m| !m.sent);
-        let begins = matches!(
-            request.operation,
-            Operation::Write { .. }
-                | Operation::WriteWithImmediate { .. }
-                | Operation::Send
-                | Operation::SendWithImmediate { .. }
-                | Operation::SendWithInvalidate { .. }
-                | Operation::Read { .. }
-                | Operation::Atomic { .. }
-        );
+        let begins = request.operation.on_wire().is_some();
         if pair.failed || under_way || !begins {
             return None;
         }

@@ -301,7 +301,10 @@ impl Watch {
             Operation::Bind { .. } | Operation::BindStanding { .. } => "bind ok",
             Operation::Invalidate { .. } => "invalidate ok",
             Operation::FastRegister { .. } => "fast register ok",
-            _ => "send ok",
+            Operation::Send | Operation::SendWithInvalidate { .. } => "send ok",
+            Operation::Unsupported { .. } | Operation::Receive => {
+                return self.fail(format!("{:?} succeeds", request.operation));
+            }
         });
         if request.inline.is_some() {
             self.counters.hit("inline");
@@ -319,7 +322,7 @@ impl Watch {
         if request.bad.is_some() {
             return false;
         }
-        if !request.operation.has_data() {
+        if request.operation.on_wire().is_none() {
             return request.executed;
         }
         let Some((end, number)) = request.message else { return false };

@@ -1,0 +1,26 @@
+//! Enums whose variants have numbers on a wire.
+
+/// Makes an enum, and `ALL` with every variant of it in order: a variant cannot be left out of the list, and its
+/// number is not its place by accident.
+#[macro_export]
+macro_rules! listed_enum {
+    ($(#[$outer:meta])* $visible:vis enum $name:ident { $($(#[$inner:meta])* $variant:ident = $number:literal,)+ }) => {
+        $(#[$outer])*
+        #[repr(u8)]
+        $visible enum $name { $($(#[$inner])* $variant = $number,)+ }
+
+        impl $name {
+            /// Every one, in the order of their numbers.
+            pub const ALL: [$name; [$($number,)+].len()] = [$($name::$variant,)+];
+        }
+
+        // Numbers are consecutive, so that the list can be asked by them.
+        const _: () = {
+            let mut at = 1;
+            while at < $name::ALL.len() {
+                assert!($name::ALL[at] as usize == $name::ALL[at - 1] as usize + 1);
+                at += 1;
+            }
+        };
+    };
+}
