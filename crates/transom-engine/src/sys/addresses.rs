@@ -28,14 +28,10 @@ impl AddressWatch {
     /// Watch `address`. `None` if no interface has it, so that none can lose it (the unspecified
     /// address, or one that a route alone makes local), or if the system does not tell.
     pub(crate) fn open(address: IpAddr) -> Option<AddressWatch> {
-        let socket: Fd = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None, // NETLINK_ROUTE
-        )
-        .ok()?
-        .into();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let route = None; // NETLINK_ROUTE
+        let socket = || socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, route);
+        let socket = Fd::make(socket).ok()?;
         bind(&socket, &SocketAddrNetlink::new(0, GROUPS)).ok()?;
         let watch = AddressWatch { socket, address };
         // Asked last: a removal after this question is noticed by the watch.

@@ -82,10 +82,10 @@ impl Files for CaptureFiles {
 
 fn create(path: &Path) -> io::Result<Fd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
+    let file = Fd::make(|| rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR))?;
     // A process that would replace an old capture sees that this one is none. Without locks the file is as good.
     let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    Ok(file.into())
+    Ok(file)
 }
 
 /// A path with something before its extension.

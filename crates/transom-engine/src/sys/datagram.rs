@@ -20,7 +20,8 @@ pub struct Datagrams(Fd);
 fn socket_for(address: &SocketAddr) -> Result<Fd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(net::socket_with(family, SocketType::DGRAM, flags, Some(net::ipproto::UDP))?.into())
+    let socket = || net::socket_with(family, SocketType::DGRAM, flags, Some(net::ipproto::UDP));
+    Ok(Fd::make(socket)?)
 }
 
 impl Datagrams {

@@ -76,8 +76,8 @@ pub(super) fn ask(about: About, from: End, to: End, answer: &mut [u8]) -> Option
 /// How long the kernel's answer to a question is. `protocol`: of netlink; `None`: `NETLINK_ROUTE`.
 fn converse(protocol: Option<Protocol>, question: &[u8], answer: &mut [u8]) -> Option<usize> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol);
-    let socket: Fd = socket.ok()?.into();
+    let socket = || socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol);
+    let socket = Fd::make(socket).ok()?;
     send(&socket, question, SendFlags::empty()).ok()?;
     // The kernel answers within the call; no other sender can reach this unnamed socket.
     Some(recv(&socket, answer, RecvFlags::empty()).ok()?.0)

@@ -33,7 +33,7 @@ fn interest(read: bool, write: bool) -> epoll::EventFlags {
 impl Epoll {
     /// An empty set.
     pub fn new() -> io::Result<Epoll> {
-        Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?.into()))
+        Ok(Epoll(Fd::make(|| epoll::create(epoll::CreateFlags::CLOEXEC))?))
     }
 
     /// Add a descriptor under `key`, disarmed.
@@ -105,7 +105,7 @@ impl Alarm {
     /// An alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Alarm(timerfd_create(TimerfdClockId::Monotonic, flags)?.into()))
+        Ok(Alarm(Fd::make(|| timerfd_create(TimerfdClockId::Monotonic, flags))?))
     }
 
     /// Go off at `when`, and not at any moment set before.
@@ -143,7 +143,7 @@ pub struct Doorbell(Fd);
 impl Doorbell {
     /// A silent one.
     pub fn new() -> io::Result<Doorbell> {
-        Ok(Doorbell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into()))
+        Ok(Doorbell(Fd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))?))
     }
 
     /// Whether it is this process's own: a forked child has no use for its parent's.

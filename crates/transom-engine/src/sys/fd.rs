@@ -2,14 +2,17 @@
 //!
 //! A forked child has a copy of each. It must not keep them: as long as it lives, the death of its
 //! parent would not end the connections, and a port that was closed would still take requests. So
-//! the child closes them first thing ([`close_all`]), and forgets that it had them.
+//! the child closes them first thing ([`close_all`]), and forgets that it had them. A thread that makes or closes
+//! one is waited for before a fork ([`before_fork`]): only behind that is it known which are ours.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
-use super::fork_generation;
 use super::releases::{Release, release};
+use super::{fork_generation, now, pause};
 
 /// An owned descriptor that tolerates being closed by other code of the process: every use of it
 /// then fails with EBADF, which is a dead link, not a panic (the standard library's own type
@@ -40,8 +43,63 @@ fn place(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
     Some((OURS.get(number / 64)?, 1 << (number % 64)))
 }
 
+/// Forks that are under way, and threads between the system's word about a descriptor and ours.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+static CHANGING: AtomicU32 = AtomicU32::new(0);
+
+/// A thread that makes or closes descriptors, or maps memory that no child is to have, which takes no time. Nothing is
+/// forked meanwhile.
+pub(super) struct Change;
+
+impl Change {
+    /// Begin, unless a fork is under way for longer than a few milliseconds: it copies what describes all memory.
+    pub(super) fn begin() -> Option<Change> {
+        const PATIENCE: Duration = Duration::from_millis(10);
+        const PAUSE: Duration = Duration::from_micros(50);
+        let mut end = None;
+        loop {
+            CHANGING.fetch_add(1, Ordering::SeqCst);
+            if FORKING.load(Ordering::SeqCst) == 0 {
+                return Some(Change);
+            }
+            drop(Change);
+            if now() > *end.get_or_insert_with(|| now().after(PATIENCE)) {
+                return None;
+            }
+            pause(PAUSE);
+        }
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        // None in the child of a fork in a handler of signals that has come in between.
+        let fewer = |changing: u32| changing.checked_sub(1);
+        let _ = CHANGING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer);
+    }
+}
+
+/// The next fork begins: wait until all of our descriptors are known. For a second at most, because a handler of
+/// signals may fork while its own thread makes one.
+pub(super) fn before_fork() {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_micros(10);
+    FORKING.fetch_add(1, Ordering::SeqCst);
+    let end = now().after(PATIENCE);
+    while CHANGING.load(Ordering::SeqCst) > 0 && now() < end {
+        pause(PAUSE);
+    }
+}
+
+/// The fork is over, in the parent.
+pub(super) fn after_fork() {
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
+
 /// In a forked child: close every descriptor of the parent's. Only does what is allowed there.
 pub(super) fn close_all() {
+    FORKING.store(0, Ordering::SeqCst);
+    CHANGING.store(0, Ordering::SeqCst);
     let largest = usize::try_from(LARGEST.load(Ordering::Relaxed)).map_or(0, |n| n / 64 + 1);
     for (at, word) in OURS.iter().enumerate().take(largest) {
         let mut bits = word.swap(0, Ordering::Relaxed);
@@ -56,6 +114,21 @@ pub(super) fn close_all() {
 }
 
 impl Fd {
+    /// A descriptor that a system call makes.
+    pub(super) fn make<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Fd, E> {
+        let _ = fork_generation(); // the forks are watched
+        let _change = Change::begin();
+        make().map(Fd::of)
+    }
+
+    /// Calls that make descriptors in which other processes have a part, and their result: a child that had these could
+    /// not be told from its parent. `None`: not while a fork takes its time.
+    pub(super) fn take<T>(take: impl FnOnce() -> T) -> Option<T> {
+        let _ = fork_generation();
+        let _change = Change::begin()?;
+        Some(take())
+    }
+
     /// Whether this process has made it, and not one that it was forked from.
     pub fn is_ours(&self) -> bool {
         self.generation == fork_generation()
@@ -68,14 +141,33 @@ impl Fd {
         self
     }
 
+    /// Close it in the thread for releases: that may take as long as another process likes, and no fork waits for it.
+    pub(super) fn close_slowly(self) {
+        let fd = ManuallyDrop::new(self);
+        if fd.is_ours() {
+            fd.close();
+        }
+    }
+
+    fn close(&self) {
+        // Before it is closed: afterwards the number may be another thread's.
+        if let Some((word, bit)) = place(self.number) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+        // rustix asserts success, so it is asked of the kernel directly.
+        // SAFETY: ours, and not used afterwards; an error means that it was closed already.
+        unsafe { libc::syscall(libc::SYS_close, self.number) };
+    }
+
     /// The thread that drops it closes it: that is known to wait for no other process.
     pub(super) fn close_here(&mut self) {
         self.foreign = false;
     }
 }
 
-impl From<OwnedFd> for Fd {
-    fn from(fd: OwnedFd) -> Fd {
+impl Fd {
+    /// A descriptor that was just made, in [`Fd::make`] or [`Fd::take`].
+    pub(super) fn of(fd: OwnedFd) -> Fd {
         // A program that has closed its standard error, and lines that it or we write there, would reach a peer.
         let fd = if fd.as_raw_fd() > STANDARD {
             fd
@@ -89,6 +181,13 @@ impl From<OwnedFd> for Fd {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Fd { number, generation, foreign: false }
+    }
+}
+
+#[cfg(test)]
+impl From<OwnedFd> for Fd {
+    fn from(fd: OwnedFd) -> Fd {
+        Fd::of(fd)
     }
 }
 
@@ -115,12 +214,7 @@ impl Drop for Fd {
             let Fd { number, generation, .. } = *self;
             return release(Release::Close(Fd { number, generation, foreign: false }));
         }
-        // Before it is closed: afterwards the number may be another thread's.
-        if let Some((word, bit)) = place(self.number) {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
-        // rustix asserts success, so it is asked of the kernel directly.
-        // SAFETY: ours, and not used afterwards; an error means that it was closed already.
-        unsafe { libc::syscall(libc::SYS_close, self.number) };
+        let _change = Change::begin();
+        self.close();
     }
 }

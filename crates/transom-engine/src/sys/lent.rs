@@ -16,6 +16,7 @@ use transom_process::lending;
 use transom_process::upgrade::MemoryFacts;
 
 use super::copy::{copy_across, copy_in, copy_out, tail_length};
+use super::fd::Change;
 use super::region::{facts, never_forked};
 use super::releases::{GivingBack, Release, release};
 use super::{Fd, address_space_limit, fork_generation, kill_point};
@@ -115,6 +116,7 @@ impl Borrowed {
         let length = facts.check_region(FRONT as u64).map_err(wrong)?;
         let length = usize::try_from(length).map_err(|_| wrong("the region is too large"))?;
         let space = AddressSpace::take(FRONT + length)?;
+        let _change = Change::begin();
         let base = map(&fd, FRONT + length, ProtFlags::READ)?;
         let (writable, generation) = (AtomicBool::new(false), fork_generation());
         let borrowed = Borrowed { base, length, writable, generation, _space: space };
@@ -246,7 +248,7 @@ fn dropped_word(base: usize) -> &'static AtomicU32 {
 /// A memfd of so many bytes, all of them there, that keeps its size.
 fn sealed(length: usize) -> std::io::Result<Fd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let fd = Fd::from(rustix::fs::memfd_create("shared-by-transom", flags)?);
+    let fd = Fd::make(|| rustix::fs::memfd_create("shared-by-transom", flags))?;
     // A page that is lacking is an error here, and a signal when it is touched first.
     let fill = || rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length as u64);
     transom_os::signals::without_signals(fill).map_err(|e| super::region::too_large(e, length))?;

@@ -34,7 +34,7 @@ type Result<T> = std::result::Result<T, IoError>;
 
 fn socket() -> Result<Fd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = Fd::from(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?);
+    let fd = Fd::make(|| net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None))?;
     // A descriptor that comes nevertheless, with Linux before 6.16, is released as any.
     let _ = transom_os::peers::refuse_descriptors(&fd);
     Ok(fd.foreign())
@@ -112,7 +112,8 @@ impl LocalListener {
             return Err(IoError::Exhausted);
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        Local::new(Fd::from(net::accept_with(&self.0, flags)?).foreign())
+        let accepted = Fd::take(|| net::accept_with(&self.0, flags).map(Fd::of));
+        Local::new(accepted.ok_or(IoError::Exhausted)??.foreign())
     }
 }
 
@@ -208,7 +209,7 @@ impl Local {
 
     /// A descriptor that is of no use but for its place: one that comes has it when this process has no other.
     pub(crate) fn reserve_place(&self) -> Result<Fd> {
-        Ok(Fd::from(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?).foreign())
+        Ok(Fd::make(|| rustix::io::fcntl_dupfd_cloexec(&self.0, 0))?.foreign())
     }
 
     /// Receive what was handed over with one byte, at the place of `reserved`.
@@ -221,6 +222,10 @@ impl Local {
     /// The bytes that [`Local::receive_handover`] takes next, and a copy of the descriptor with them. Nothing
     /// leaves the socket, so that no descriptor is released, whichever lie there.
     fn look(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
+        Fd::take(|| self.peek(bytes)).ok_or(IoError::Exhausted)?
+    }
+
+    fn peek(&self, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let mut runs = [std::io::IoSliceMut::new(bytes)];
@@ -230,7 +235,7 @@ impl Local {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
-        let mut fds = messages.flatten().map(|fd| Fd::from(fd).foreign());
+        let mut fds = messages.flatten().map(|fd| Fd::of(fd).foreign());
         let (first, more) = (fds.next(), fds.count() > 0);
         match first {
             first if !more && !got.flags.contains(ReturnFlags::CTRUNC) => Ok((got.bytes, first)),

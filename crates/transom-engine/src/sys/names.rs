@@ -51,7 +51,7 @@ impl Name {
             };
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let kind = SocketType::STREAM;
-            let fd = Fd::from(net::socket_with(AddressFamily::UNIX, kind, flags, None)?);
+            let fd = Fd::make(|| net::socket_with(AddressFamily::UNIX, kind, flags, None))?;
             let full = format!("{name}={number}#{place}");
             let bound = net::bind(&fd, &SocketAddrUnix::new_abstract_name(full.as_bytes())?);
             match bound.map_err(IoError::from) {
@@ -107,7 +107,7 @@ pub(crate) fn holders(names: &[&str]) -> Result<NameHolders, IoError> {
 fn read_list(names: &[&str], found: &mut BTreeSet<NameHolder>) -> Result<Option<usize>, IoError> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (family, protocol) = (AddressFamily::NETLINK, Some(netlink::SOCK_DIAG));
-    let socket = Fd::from(net::socket_with(family, SocketType::RAW, flags, protocol)?);
+    let socket = Fd::make(|| net::socket_with(family, SocketType::RAW, flags, protocol))?;
     net::send(&socket, &question_of_names(), SendFlags::empty())?;
     let mut part = vec![0; PART];
     for parts in 0..=MOST_PARTS {

@@ -50,7 +50,8 @@ fn maps_fd(generation: u64) -> Option<Arc<Fd>> {
         return Some(fd.clone());
     }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let fd = Arc::new(Fd::from(rustix::fs::open("/proc/self/maps", flags, Mode::empty()).ok()?));
+    let open = || rustix::fs::open("/proc/self/maps", flags, Mode::empty());
+    let fd = Arc::new(Fd::make(open).ok()?);
     if let Some(cached) = &mut cached {
         **cached = Some((generation, fd.clone()));
     }

@@ -68,6 +68,14 @@ pub fn random_seed() -> std::io::Result<[u8; 32]> {
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
+extern "C" fn before() {
+    super::fd::before_fork();
+}
+
+extern "C" fn in_parent() {
+    super::fd::after_fork();
+}
+
 extern "C" fn in_child() {
     super::fd::close_all();
     FORKS.fetch_add(1, Ordering::Relaxed);
@@ -79,8 +87,9 @@ extern "C" fn in_child() {
 pub fn fork_generation() -> u64 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the callback uses atomics and closes descriptors, which is allowed in a forked child.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the callbacks use atomics; the first one sleeps, and the child's closes descriptors, which is
+        // allowed there.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
     FORKS.load(Ordering::Relaxed)
 }

@@ -11,6 +11,7 @@ use transom_process::upgrade::MemoryFacts;
 
 use super::Fd;
 use super::copy::copy_out_raw;
+use super::fd::Change;
 use super::kill_point;
 use super::releases::{GivingBack, Release, is_behind, release};
 
@@ -72,7 +73,7 @@ impl Region {
     /// A fresh one, all zeros, and the descriptor to hand over.
     pub(crate) fn create() -> std::io::Result<(Region, Fd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = Fd::from(rustix::fs::memfd_create("transom", flags)?);
+        let fd = Fd::make(|| rustix::fs::memfd_create("transom", flags))?;
         // A limit of file sizes holds for memory, too.
         transom_os::signals::without_signals(|| rustix::fs::ftruncate(&fd, SIZE as u64))
             .map_err(|e| too_large(e, SIZE))?;
@@ -91,6 +92,7 @@ impl Region {
 
     fn map(fd: &Fd) -> std::io::Result<Region> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let _change = Change::begin();
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED, fd, 0)?

@@ -28,7 +28,7 @@ const MOST: usize = 256;
 
 /// Something to release.
 pub(super) enum Release {
-    /// Closed by its drop.
+    /// A descriptor of ours.
     Close(Fd),
     /// Addresses without a reference into them.
     Unmap { base: usize, length: usize },
@@ -76,7 +76,7 @@ impl GivingBack {
 impl Release {
     fn now(self) {
         match self {
-            Release::Close(fd) => drop(fd),
+            Release::Close(fd) => fd.close_slowly(),
             Release::Unmap { base, length } => {
                 // SAFETY: the caller of `release` has given up the mapping, which has no reference into it.
                 let _ = unsafe { munmap(base as *mut _, length) };

@@ -58,7 +58,8 @@ impl Bytes {
 fn socket_for(address: &SocketAddr) -> Result<Fd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(net::socket_with(family, SocketType::STREAM, flags, Some(net::ipproto::TCP))?.into())
+    let socket = || net::socket_with(family, SocketType::STREAM, flags, Some(net::ipproto::TCP));
+    Ok(Fd::make(socket)?)
 }
 
 /// An address as its own family writes it: one of IPv4 at a socket of both families, too.
@@ -104,7 +105,8 @@ fn local_address(fd: &Fd) -> Result<SocketAddr> {
 /// sent.
 pub fn route_to(peer: SocketAddr) -> Result<SocketAddr> {
     let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd: Fd = net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?.into();
+    let socket = || net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    let fd = Fd::make(socket)?;
     net::connect(&fd, &peer)?;
     local_address(&fd)
 }
@@ -146,10 +148,11 @@ impl Listener {
     /// The next connection, if there is one.
     pub fn accept(&self, options: &Options) -> Result<(Stream, SocketAddr)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let (fd, peer) = net::acceptfrom_with(&self.0, flags)?;
+        let accept = || net::acceptfrom_with(&self.0, flags).map(|(fd, peer)| (Fd::of(fd), peer));
+        let (fd, peer) = Fd::take(accept).ok_or(IoError::NotNow)??;
         let peer = peer.and_then(|p| SocketAddr::try_from(p).ok()).ok_or(IoError::Other(0))?;
         let peer = plain(peer);
-        let stream = Stream(fd.into());
+        let stream = Stream(fd);
         stream.configure(options)?;
         Ok((stream, peer))
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::harness::*;
-use super::processes::{accepted, connected_with, parent};
+use super::processes::{accepted, connected_with, end_with_parent, parent};
 use crate::raw::{CaptureOptions, Options, Path, Sink};
 use crate::tables::{ConnectorState, QueuePairState};
 use crate::{Operation, Status};
@@ -92,6 +92,47 @@ fn a_forked_child_keeps_nothing_of_ours() {
         drop((active, passive, listener, bell));
         closed && gone && ours.iter().all(|fd| is_open(*fd))
     });
+}
+
+/// Nor has a child that is forked at the moment at which a thread of ours takes a connection.
+#[test]
+fn a_child_that_is_forked_as_peers_come_keeps_none_of_them() {
+    const FORKS: usize = 1000;
+    let test = "a_child_that_is_forked_as_peers_come_keeps_none_of_them";
+    if !has_a_process_for_itself(test, "process") {
+        return;
+    }
+    let before = descriptors();
+    let end = End::new(&Options::from_env());
+    let listener = listening(&end);
+    let at = listener.address().unwrap();
+    // SAFETY: the child connects, and is ended below or with this process.
+    let flood = unsafe { libc::fork() };
+    if flood == 0 {
+        end_with_parent();
+        loop {
+            let Ok(stream) = std::net::TcpStream::connect(at) else { continue };
+            // A reset takes no port for a minute.
+            let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+        }
+    }
+    let mut kept = 0;
+    for _ in 0..FORKS {
+        // SAFETY: the child asks about numbers and leaves.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let ours = (0..1024).any(|number| is_open(number) && !before.contains(&number));
+            // SAFETY: ends the process without running anything else.
+            unsafe { libc::_exit(i32::from(ours)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        kept += usize::from(status != 0);
+    }
+    // SAFETY: our own child.
+    unsafe { libc::kill(flood, libc::SIGKILL) };
+    assert_eq!(kept, 0, "of {FORKS} children");
 }
 
 /// A child whose parent has waited for completions, on the thread that forked it, waits with a bell of
