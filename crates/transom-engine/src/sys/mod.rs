@@ -117,7 +117,7 @@ pub(crate) use place::PeerPlace;
 #[cfg(test)]
 #[cfg(not(windows))]
 pub(crate) use process::cpu_time;
-pub(crate) use process::{address_space_limit, host_name, program};
+pub(crate) use process::{address_space_limit, descriptors_in_use, host_name, program};
 pub use process::{
     descriptor_limit, fork_generation, now, pause, random_seed, spawn_quiet, thread_time,
 };

@@ -41,6 +41,13 @@ pub fn descriptor_limit() -> Option<usize> {
     limit.current.and_then(|n| usize::try_from(n).ok())
 }
 
+/// How many descriptors this process has, if the kernel says so (Linux 6.2).
+#[must_use]
+pub(crate) fn descriptors_in_use() -> Option<usize> {
+    let about = rustix::fs::stat("/proc/self/fd").ok()?;
+    usize::try_from(about.st_size).ok().filter(|count| *count > 0)
+}
+
 /// How many bytes of address space this process may have, if that is limited.
 #[must_use]
 pub(crate) fn address_space_limit() -> Option<usize> {

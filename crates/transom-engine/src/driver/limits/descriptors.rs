@@ -3,11 +3,14 @@
 //!
 //! Each place that keeps such connections has a share: a listener for requests, an adapter for those that are half-way
 //! through start-up, an upgrade socket for offers, a queue of a front. All shares together get at most five eighths of
-//! the descriptors. Of these, a share may hold half of what the other shares leave, so that some are left for the share
-//! that grows last.
+//! the descriptors that everything else leaves. Of these, a share may hold half of what the other shares leave, so that
+//! some are left for the share that grows last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use transom_wire::Time;
 
 use crate::sys;
 
@@ -32,10 +35,27 @@ pub(crate) fn part(of: usize) -> usize {
     sys::descriptor_limit().map_or(usize::MAX, |all| (all / of).max(1))
 }
 
-/// How many one share may hold of so many descriptors, where others hold so many.
-fn most_of(all: usize, others: usize) -> usize {
-    let left = (all / 8 * 5).saturating_sub(others);
+/// How many one share may hold of so many descriptors, where others hold so many, and so many are in use besides.
+fn most_of(all: usize, others: usize, besides: usize) -> usize {
+    let left = (all.saturating_sub(besides) / 8 * 5).saturating_sub(others);
     left.div_ceil(2).min(all / 4)
+}
+
+/// How many descriptors are in use that no share holds: the program's, and ours. 0 where the kernel does not say. The
+/// kernel is asked once in a while, because any peer can have this be asked.
+fn besides() -> usize {
+    const OFTEN: Duration = Duration::from_millis(5);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static BESIDES: AtomicUsize = AtomicUsize::new(0);
+    let (now, next) = (sys::recently(), NEXT.load(Ordering::Relaxed));
+    let mine =
+        || NEXT.compare_exchange(next, now.after(OFTEN).0, Ordering::Relaxed, Ordering::Relaxed);
+    if now >= Time(next) && mine().is_ok() {
+        let held = held(HELD.load(Ordering::Relaxed)) as usize;
+        let used = sys::descriptors_in_use().unwrap_or(0);
+        BESIDES.store(used.saturating_sub(held), Ordering::Relaxed);
+    }
+    BESIDES.load(Ordering::Relaxed)
 }
 
 /// The descriptors of one place. Clones are the same share.
@@ -56,13 +76,13 @@ impl DescriptorShare {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// How many it may hold now: `most`, a quarter of all descriptors, or half of what others leave, whichever is least, and one
-    /// in any case.
+    /// How many it may hold now: `most`, a quarter of all descriptors, or half of what others leave, whichever is least,
+    /// and one in any case.
     #[must_use]
     pub fn most(&self, most: usize) -> usize {
         let Some(all) = sys::descriptor_limit() else { return most };
         let others = (held(HELD.load(Ordering::Relaxed)) as usize).saturating_sub(self.count());
-        most_of(all, others).min(most).max(1)
+        most_of(all, others, besides()).min(most).max(1)
     }
 
     /// Whether it may hold one more, where it is to have `most` at most.
@@ -101,7 +121,7 @@ mod tests {
         let mut held = [0; 9];
         let fill = |held: &mut [usize; 9], at: usize| {
             let others = held.iter().sum::<usize>() - held[at];
-            held[at] = held[at].max(most_of(ALL, others));
+            held[at] = held[at].max(most_of(ALL, others, 0));
         };
         fill(&mut held, 0);
         assert_eq!(held[0], ALL / 4, "one alone has a quarter");
@@ -118,6 +138,22 @@ mod tests {
             assert!(held.iter().sum::<usize>() <= ALL / 8 * 5);
         }
         assert!(held.iter().all(|one| *one > 50), "as places come back, all have some: {held:?}");
+    }
+
+    #[test]
+    fn shares_are_parts_of_what_is_free() {
+        for (besides, together) in
+            [(0, 640), (100, 575), (512, 320), (1_000, 15), (1_024, 0), (2_000, 0)]
+        {
+            let mut held = [0; 20];
+            for _ in 0..10 {
+                for at in 0..held.len() {
+                    let others = held.iter().sum::<usize>() - held[at];
+                    held[at] = held[at].max(most_of(1024, others, besides));
+                }
+            }
+            assert_eq!(held.iter().sum::<usize>(), together, "beside {besides}");
+        }
     }
 
     #[test]

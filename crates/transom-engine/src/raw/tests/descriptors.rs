@@ -192,6 +192,43 @@ fn busy_listeners_together_leave_descriptors_for_others() {
     assert!(child.wait().unwrap().success());
 }
 
+/// A program that has most of the descriptors for itself: peers have a part of the others.
+#[test]
+fn a_program_with_many_files_keeps_descriptors() {
+    const LISTENERS: usize = 4;
+    const FILES: usize = 80;
+    let test = "descriptors::a_program_with_many_files_keeps_descriptors";
+    if let Some(at) = parent() {
+        become_another_user();
+        return hold(|turn| {
+            let port = at.port() + (turn % LISTENERS) as u16;
+            let mut stream = TcpStream::connect((at.ip(), port)).unwrap();
+            stream.write_all(b"MPA ID Req Frame\x00\x01\x00\x00").unwrap();
+            stream
+        });
+    }
+    let Some(_) = crate::sys::descriptors_in_use() else {
+        return eprintln!("SKIPPED: Linux before 6.2 does not say how many are in use");
+    };
+    if !is_root(test) || !alone(test) {
+        return;
+    }
+    may_have(Some(ALL));
+    let passive = End::new(&Options::from_env());
+    let busy = listening_in_a_row(&passive, LISTENERS);
+    let files: Vec<_> = (0..FILES).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    let free = ALL as usize - crate::sys::descriptors_in_use().unwrap();
+    let mut child = flooded(test, busy[0].address().unwrap());
+    // Each of four has half of what the others leave, and some more are half-way through start-up.
+    until("the listeners are full", || passive.adapter.counters().links >= free / 5 * 2);
+    let few: Vec<_> = (0..free / 4).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    drop((few, files));
+    // There are more now.
+    until("others come in", || passive.adapter.counters().links >= free / 5 * 4);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
 /// Processes of our own user that connect to the upgrade socket, and offer nothing, have a part of them.
 #[test]
 fn silent_offers_leave_descriptors_for_others() {

@@ -49,6 +49,12 @@ pub fn descriptor_limit() -> Option<usize> {
     None
 }
 
+/// How many descriptors this process has, if the kernel says so.
+#[must_use]
+pub(crate) fn descriptors_in_use() -> Option<usize> {
+    None
+}
+
 /// How many bytes of address space this process may have, if that is limited.
 #[must_use]
 pub(crate) fn address_space_limit() -> Option<usize> {
