@@ -762,9 +762,14 @@ impl<'a> Session<'a> {
         way.receiving.0.urgent.store(mark, Ordering::Relaxed);
     }
 
-    /// A read that follows one which ended at the mark passes over the urgent byte.
-    pub fn pass_mark(&self) -> Wake {
-        self.consumed(1)
+    /// Where the urgent byte lies, if [`Incoming::at_mark`]: a read that follows one which ended there passes over it,
+    /// which [`Session::consumed`] is told as of any other byte. This may be the first one of its ring.
+    ///
+    /// # Errors
+    /// As of [`Session::at`].
+    #[cold]
+    pub fn at_mark(&self, incoming: &Incoming) -> Result<Stretches, Violation> {
+        self.at(&Incoming { bytes: incoming.all, ..*incoming }, 0, 1)
     }
 }
 

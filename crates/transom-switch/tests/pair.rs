@@ -137,22 +137,26 @@ impl Pair {
                 Road::Ring => {
                     let incoming = self.session(side).arrived().unwrap();
                     if incoming.bytes == 0 && incoming.at_mark {
-                        let wake = self.session(side).pass_mark();
-                        self.ring(side, wake);
+                        let at = self.session(side).at_mark(&incoming).unwrap();
+                        self.consume(side, &at);
                         continue;
                     }
                     let at = self.session(side).at(&incoming, 0, most).unwrap();
                     let got = self.bytes(side, &at);
-                    let left = self.session(side).left_behind(&at);
-                    let wake = self.session(side).consumed(got.len());
-                    self.ring(side, wake);
-                    let mut given = Vec::from_iter(left);
-                    self.session(side).give_back(|begin, length| given.push((begin, length)));
-                    self.give(other(side), given);
+                    self.consume(side, &at);
                     return got;
                 }
             }
         }
+    }
+
+    fn consume(&mut self, side: Side, at: &Stretches) {
+        let left = self.session(side).left_behind(at);
+        let wake = self.session(side).consumed(at.length());
+        self.ring(side, wake);
+        let mut given = Vec::from_iter(left);
+        self.session(side).give_back(|begin, length| given.push((begin, length)));
+        self.give(other(side), given);
     }
 }
 
@@ -414,6 +418,31 @@ fn an_urgent_byte_can_be_taken_until_a_read_has_passed_it() {
     assert_eq!(pair.session(Side::Active).urgent(), Some(b'!'));
     assert_eq!(pair.receive(Side::Active, 1), b"x");
     assert_eq!(pair.session(Side::Active).urgent(), None);
+}
+
+/// A sender that leaves a ring with an urgent byte leads its reader on, which passes over that byte, and finds what
+/// follows; the ring can be used again.
+#[test]
+fn an_urgent_byte_may_be_the_first_of_its_ring() {
+    let mut pair = Pair::new();
+    pair.session(Side::Passive).claim(9, 0, 0);
+    let all = vec![7; 500_000];
+    for lap in 0..3 {
+        assert_eq!(pair.send_deep(Side::Passive, &all), all.len());
+        assert!(pair.session(Side::Passive).room(1).unwrap().is_large());
+        let mut left = all.len();
+        while left > 0 {
+            let got = pair.receive(Side::Active, left);
+            assert!(got.iter().all(|byte| *byte == 7), "{lap}");
+            left -= got.len();
+        }
+        pair.session(Side::Passive).settle();
+        assert_eq!(pair.session(Side::Passive).room(1).unwrap().ring, 1);
+        pair.session(Side::Passive).mark_urgent(1, b'!');
+        pair.send(Side::Passive, b"!");
+        pair.send(Side::Passive, b"ab");
+        assert_eq!(pair.receive(Side::Active, 9), b"ab", "{lap}");
+    }
 }
 
 /// More than all rings have room for goes through them in turn, and each is used again once it is read:

@@ -378,7 +378,8 @@ fn of_ring<const PEEK: bool>(
             return Ok(Got::Bytes(0));
         }
         if incoming.at_mark {
-            wake(session, fd, session.for_peer_room(), session.pass_mark());
+            let passed = session.at_mark(&incoming).map_err(|_| broken(held))?;
+            consume(held, session, fd, &passed);
             continue;
         }
         if incoming.finished {
