@@ -165,9 +165,8 @@ static void the_last_completion_comes_first(bool polls) {
         struct pollfd fd = {channels[0]->fd, POLLIN, 0};
         bool early = poll(&fd, 1, 300) == 1 && seconds() - left < 0.9;
         CHECK("V130", !early, "DISCONNECTED before the program has polled");
-        int found = ibv_poll_cq(ids[0]->send_cq, 1, &wc);
-        CHECK("V80", found == 1 && wc.wr_id == 2 && wc.status == IBV_WC_SUCCESS,
-              "%d completions, status %d", found, wc.status);
+        /* The answer may still be on its way on a busy machine. */
+        EXPECT_WC("V80", ids[0]->send_cq, 2, IBV_WC_SUCCESS);
     }
     SUCCEEDS(rdma_get_cm_event(channels[0], &event));
     CHECK("V130", event->event == RDMA_CM_EVENT_DISCONNECTED, "event %s",
@@ -261,8 +260,13 @@ static struct rdma_cm_id *next_of(struct rdma_event_channel *channel, int expect
 static void port_is_left(void) {
     struct rdma_event_channel *serving = MADE(rdma_create_event_channel());
     struct rdma_event_channel *asking = MADE(rdma_create_event_channel());
+    /* A socket that shares the port keeps it from other programs that ask for any. */
     struct sockaddr_in at = loopback(0);
-    int taken = 0;
+    int taken = 0, on = 1, held = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t length = sizeof at;
+    SUCCEEDS(setsockopt(held, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+    SUCCEEDS(bind(held, (void *)&at, length));
+    SUCCEEDS(getsockname(held, (void *)&at, &length));
     for (int round = 0; round < 3 * ROUNDS; round++) {
         struct rdma_cm_id *listener, *id, *request;
         SUCCEEDS(rdma_create_id(serving, &listener, NULL, RDMA_PS_TCP));
@@ -272,7 +276,6 @@ static void port_is_left(void) {
             SUCCEEDS(rdma_destroy_id(listener));
             continue;
         }
-        at.sin_port = rdma_get_src_port(listener);
         SUCCEEDS(rdma_listen(listener, 0));
         SUCCEEDS(rdma_create_id(asking, &id, NULL, RDMA_PS_TCP));
         SUCCEEDS(rdma_resolve_addr(id, NULL, (void *)&at, 2000));
@@ -290,6 +293,7 @@ static void port_is_left(void) {
         SUCCEEDS(rdma_destroy_id(id));
     }
     CHECK("V119", taken == 0, "the port was taken %d times", taken);
+    close(held);
     rdma_destroy_event_channel(serving);
     rdma_destroy_event_channel(asking);
 }

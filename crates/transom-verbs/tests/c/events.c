@@ -81,7 +81,7 @@ int main(void) {
     SUCCEEDS(ibv_req_notify_cq(e.scq, 0));
     CHECK("V100", pollfd_(e.ch->fd, 50) == 0, "event at arming of an empty queue");
     write_(2);
-    CHECK("V99", pollfd_(e.ch->fd, 5000) == 1, "no event");
+    CHECK("V99", pollfd_(e.ch->fd, HANG) == 1, "no event");
     CHECK("V98", !ibv_get_cq_event(e.ch, &cq, &cx) && cq == e.scq && cx == &e, "event %p", cq);
     CHECK("V99", pollfd_(e.ch->fd, 0) == 0, "still readable");
     write_(3);
@@ -92,7 +92,7 @@ int main(void) {
     SUCCEEDS(ibv_req_notify_cq(e.scq, 0));
     write_(4);
     write_(5);
-    CHECK("V100", pollfd_(e.ch->fd, 5000) == 1 && !ibv_get_cq_event(e.ch, &cq, &cx), "event");
+    CHECK("V100", pollfd_(e.ch->fd, HANG) == 1 && !ibv_get_cq_event(e.ch, &cq, &cx), "event");
     CHECK("V100", pollfd_(e.ch->fd, 50) == 0, "twice");
     ibv_ack_cq_events(e.scq, 1);
     /* solicited: f's receive queue */
@@ -105,7 +105,7 @@ int main(void) {
     send_(11, IBV_SEND_SOLICITED);
     EXPECT_WC("up", e.scq, 11, 0);
     EXPECT_WC("up", f.rcq, 11, 0);
-    CHECK("V100", pollfd_(f.ch->fd, 5000) == 1 && !ibv_get_cq_event(f.ch, &cq, &cx) && cq == f.rcq,
+    CHECK("V100", pollfd_(f.ch->fd, HANG) == 1 && !ibv_get_cq_event(f.ch, &cq, &cx) && cq == f.rcq,
           "solicited");
     ibv_ack_cq_events(f.rcq, 1);
     SUCCEEDS(ibv_req_notify_cq(f.rcq, 0));
@@ -113,7 +113,7 @@ int main(void) {
     send_(12, 0);
     EXPECT_WC("up", e.scq, 12, 0);
     EXPECT_WC("up", f.rcq, 12, 0);
-    CHECK("V100", pollfd_(f.ch->fd, 5000) == 1 && !ibv_get_cq_event(f.ch, &cq, &cx),
+    CHECK("V100", pollfd_(f.ch->fd, HANG) == 1 && !ibv_get_cq_event(f.ch, &cq, &cx),
           "any overrides solicited");
     ibv_ack_cq_events(f.rcq, 1);
     SUCCEEDS(ibv_req_notify_cq(f.rcq, 1));
@@ -121,7 +121,7 @@ int main(void) {
     send_(13, 0);
     EXPECT_WC("up", e.scq, 13, 0);
     EXPECT_WC("up", f.rcq, 13, 0);
-    CHECK("V100", pollfd_(f.ch->fd, 5000) == 1 && !ibv_get_cq_event(f.ch, &cq, &cx),
+    CHECK("V100", pollfd_(f.ch->fd, HANG) == 1 && !ibv_get_cq_event(f.ch, &cq, &cx),
           "any after solicited");
     ibv_ack_cq_events(f.rcq, 1);
     /* epoll edge triggered */
@@ -148,7 +148,7 @@ int main(void) {
     {
         int a = 0, b = 0;
         for (int i = 0; i < 2; i++)
-            if (pollfd_(e.ch->fd, 5000) == 1 && !ibv_get_cq_event(e.ch, &cq, &cx)) {
+            if (pollfd_(e.ch->fd, HANG) == 1 && !ibv_get_cq_event(e.ch, &cq, &cx)) {
                 a += cq == e.scq;
                 b += cq == e.rcq;
                 ibv_ack_cq_events(cq, 1);
@@ -172,7 +172,7 @@ int main(void) {
     {
         struct timespec ts;
         clock_gettime(CLOCK_REALTIME, &ts);
-        ts.tv_sec += 10;
+        ts.tv_sec += HANG / 1000;
         int r = pthread_timedjoin_np(t, &rv, &ts);
         CHECK("V101", r == 0 && rv, "blocked thread %d", r);
     }
@@ -191,7 +191,7 @@ int main(void) {
         SUCCEEDS(post(&f, 36, IBV_WR_SEND, SIG, f.buf, 8, f.mr->lkey, 0, 0));
         struct timespec ts;
         clock_gettime(CLOCK_REALTIME, &ts);
-        ts.tv_sec += 10;
+        ts.tv_sec += HANG / 1000;
         CHECK("V101", pthread_timedjoin_np(t, &rv, &ts) == 0 && rv, "first");
         CHECK("V101", pthread_timedjoin_np(t2, &rv, &ts) == 0 && rv, "second");
         EXPECT_WC("up", e.rcq, 34, 0);
@@ -220,7 +220,7 @@ int main(void) {
         {
             struct timespec ts;
             clock_gettime(CLOCK_REALTIME, &ts);
-            ts.tv_sec += 10;
+            ts.tv_sec += HANG / 1000;
             CHECK("V36", pthread_timedjoin_np(t, NULL, &ts) == 0, "never");
         }
         q = MADE(ibv_create_cq(e.ctx, 10, NULL, ch, 0));
@@ -229,7 +229,7 @@ int main(void) {
         SUCCEEDS(ibv_req_notify_cq(q, 0));
         qp_state(g.qp, IBV_QPS_ERR);
         SUCCEEDS(post_recv(&g, 1, g.buf, 1, g.mr->lkey));
-        CHECK("V67", pollfd_(ch->fd, 5000) == 1, "event of a flush");
+        CHECK("V67", pollfd_(ch->fd, HANG) == 1, "event of a flush");
         SUCCEEDS(ibv_destroy_qp(g.qp));
         SUCCEEDS(ibv_destroy_cq(q));
         CHECK("V36", pollfd_(ch->fd, 20) == 0, "event of a destroyed queue is left");
@@ -247,7 +247,7 @@ int main(void) {
         fcntl(e.ctx->async_fd, F_SETFL, 0);
         a = (struct ibv_qp_attr){.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
         SUCCEEDS(ibv_modify_qp(g.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
-        CHECK("V69", pollfd_(e.ctx->async_fd, 5000) == 1, "drained");
+        CHECK("V69", pollfd_(e.ctx->async_fd, HANG) == 1, "drained");
         SUCCEEDS(ibv_get_async_event(e.ctx, &ev));
         done = 0;
         pthread_create(&t, NULL, qp_destroyer, g.qp);
@@ -257,11 +257,11 @@ int main(void) {
         {
             struct timespec ts;
             clock_gettime(CLOCK_REALTIME, &ts);
-            ts.tv_sec += 10;
+            ts.tv_sec += HANG / 1000;
             CHECK("V36", pthread_timedjoin_np(t, NULL, &ts) == 0, "never");
         }
         SUCCEEDS(ibv_modify_qp(h.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
-        CHECK("V69", pollfd_(e.ctx->async_fd, 5000) == 1, "drained");
+        CHECK("V69", pollfd_(e.ctx->async_fd, HANG) == 1, "drained");
         SUCCEEDS(ibv_destroy_qp(h.qp));
         CHECK("V36", pollfd_(e.ctx->async_fd, 20) == 0, "event of a destroyed queue pair is left");
     }

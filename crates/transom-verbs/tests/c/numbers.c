@@ -86,7 +86,7 @@ static void who_connects(void) {
         qp_up(a.qp, b.gid, b.qp->qp_num, DEF);
         if (!later) {
             /* The smaller number does not wait for the other side. */
-            double until = now() + 20;
+            double until = now() + HANG / 1000;
             while (tcp && !sockets(to, ESTABLISHED) && now() < until)
                 usleep(1000);
             qp_up(b.qp, a.gid, a.qp->qp_num, DEF);
@@ -148,8 +148,8 @@ static void progress(void) {
     int set = MADE(epoll_create1(0));
     struct epoll_event e = {.events = EPOLLIN};
     SUCCEEDS(epoll_ctl(set, EPOLL_CTL_ADD, a.ch->fd, &e));
-    CHECK("V102", epoll_wait(set, &e, 1, 20000) == 1, "no event without a call");
-    double until = now() + 20;
+    CHECK("V102", epoll_wait(set, &e, 1, HANG) == 1, "no event without a call");
+    double until = now() + HANG / 1000;
     while (*(volatile char *)b.buf != 'w' && now() < until)
         ;
     CHECK("V102", b.buf[0] == 'w', "no byte came");

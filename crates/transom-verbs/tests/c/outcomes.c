@@ -364,7 +364,7 @@ int main(void) {
             memset(g, 0x55, big);
             wait_for_each_other();
             bool over = false;
-            double end = now() + 10;
+            double end = now() + HANG / 1000;
             int id = 0, out = 0;
             while (!over && now() < end) {
                 while (out < 8 &&

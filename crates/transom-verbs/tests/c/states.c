@@ -382,7 +382,7 @@ int main(void) {
     post_recv(&f, 202, f.buf + 300, 64, f.mr->lkey);
     {
         struct ibv_wc w;
-        double end = now() + 10;
+        double end = now() + HANG / 1000;
         while (now() < end && memcmp(f.buf + 300, "hello", 6))
             usleep(1000);
         usleep(100000);

@@ -39,7 +39,7 @@ static void anew(void) {
     SUCCEEDS(post_recv(&b, 90, b.buf + 60000, 8, b.mr->lkey));
     struct ibv_wc w;
     int n = 0;
-    for (double until = now() + 60; !n && now() < until;) {
+    for (double until = now() + HANG / 1000; !n && now() < until;) {
         sent("V96", 91, IBV_WR_SEND, a.buf, 8, 0, 0);
         n = poll_one(b.rcq, &w, 2000);
     }
@@ -151,7 +151,7 @@ static void guessed(void) {
     SUCCEEDS(post_recv(&b, 41, b.buf, 8, b.mr->lkey));
     struct ibv_wc w;
     int n = 0;
-    for (double until = now() + 20; !n && now() < until;) {
+    for (double until = now() + HANG / 1000; !n && now() < until;) {
         sent("V96", 2, IBV_WR_SEND, a.buf, 8, 0, 0); /* lost until there is a stream again */
         n = poll_one(b.rcq, &w, 50);
     }
