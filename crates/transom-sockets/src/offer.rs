@@ -590,8 +590,14 @@ fn dropped(segment: Segment) -> Option<Segment> {
 pub(crate) fn leave(held: &Socket, fd: c_int) {
     let Some(session) = held.session() else { return };
     if session.state() == State::Claimed {
-        // A close with unread bytes is a reset, of doorbells as well: TCP must not see them.
-        super::stream::drain(&session, fd);
+        // A close with unread bytes is a reset, of doorbells as well: TCP must not see them. Where another process has
+        // this end, and sleeps for them, it needs them, and this close is not the last one.
+        let end = session.end();
+        let is_needed = || {
+            let sets = held.sets.load(Ordering::SeqCst);
+            end.waiting.load(Ordering::SeqCst) > 0 || end.members.load(Ordering::SeqCst) > sets
+        };
+        super::stream::drain_if(&session, fd, || !is_needed());
         held.look_at_tcp(fd);
     }
 }

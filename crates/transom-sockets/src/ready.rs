@@ -287,7 +287,7 @@ pub(crate) fn sleep_in_kernel(
                 socket.look_at_tcp(fd);
                 return if slept == Err(libc::EINTR) { slept } else { Ok(()) };
             }
-            stream::drain(session, fd);
+            stream::drain_if(session, fd, || is_alone(socket, session, 1));
             if stream::has_input(socket, session) {
                 return Ok(());
             }
@@ -452,7 +452,8 @@ impl Poll<'_> {
                             most = Some(SHORT);
                         } else if session.doorbells() > 0 && session.road_in() == Ok(Road::Ring) {
                             if is_alone(held, &session, 1) {
-                                stream::drain(&session, entry.fd);
+                                let alone = || is_alone(held, &session, 1);
+                                stream::drain_if(&session, entry.fd, alone);
                             } else {
                                 most = Some(SHORT);
                             }

@@ -121,6 +121,15 @@ def a_child_of_a_system_call():
     return out
 
 @scenario
+def a_close_leaves_what_wakes_another_process():
+    """A child that waits for bytes gets them, though its parent closes the connection before the child has run."""
+    c, s = pair(); r, w = os.pipe()
+    pid = child(lambda: os.write(w, s.recv(9)))
+    until(lambda: open(f"/proc/{pid}/syscall").read().split()[0] == "45"); os.kill(pid, signal.SIGSTOP); os.waitpid(pid, os.WUNTRACED)
+    c.sendall(b"x"); s.close(); os.kill(pid, signal.SIGCONT)
+    return [os.read(r, 9).decode(), reap(pid)]
+
+@scenario
 def a_child_becomes_a_daemon():
     c, s = pair(); r, w = os.pipe()
     def serve():

@@ -73,10 +73,19 @@ pub(crate) fn wake(session: &Session<'_>, fd: c_int, wait: &Wait, wake: Wake) {
 
 /// Take doorbells from the TCP stream that were sent before this call.
 pub(crate) fn drain(session: &Session<'_>, fd: c_int) {
+    drain_if(session, fd, || true);
+}
+
+/// As [`drain`], unless a thread sleeps for them: that is asked behind their count, so that the doorbell of a thread
+/// which falls asleep later is not among them.
+pub(crate) fn drain_if(session: &Session<'_>, fd: c_int, may: impl FnOnce() -> bool) {
     if session.road_in() != Ok(Road::Ring) {
         return;
     }
     let mut left = session.doorbells();
+    if left == 0 || !may() {
+        return;
+    }
     let mut bytes = [0; 256];
     while left > 0 {
         let most = left.min(bytes.len());
