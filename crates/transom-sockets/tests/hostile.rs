@@ -11,6 +11,7 @@ use std::process::Stdio;
 
 use common::{command, folder, interpreter, line, python, there};
 use transom_sockets as _;
+use transom_testing::ports::Held;
 
 /// Names and places of the files by which processes find each other.
 const FILES: &str = r"
@@ -566,9 +567,9 @@ fn a_pipe_in_place_of_a_file_keeps_no_program_waiting() {
     }
     let code = format!("{FILES}{PIPES}");
     for which in ["marker", "list", "both"] {
-        // A port that no socket has now.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut program = python(&code, &[&port.to_string(), which], true);
+        let held = Held::new().unwrap();
+        let port = held.address().port().to_string();
+        let mut program = python(&code, &[&port, which], true);
         let mut said = String::new();
         program.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "done\n", "{which}");

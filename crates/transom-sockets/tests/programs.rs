@@ -10,6 +10,7 @@ use std::process::Stdio;
 
 use common::{Running, command, compiled, folder, interpreter, line, noise, python, there};
 use transom_sockets as _;
+use transom_testing::ports::Held;
 /// Whether the server is under the switch, and whether the client is.
 const SIDES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
@@ -341,8 +342,10 @@ const IS_SWITCHED: &str = r"
 import os, socket, sys
 listens, connects = map(int, sys.argv[1:] or ('0', '0'))
 l = socket.create_server(('127.0.0.1', listens))
-source = ('127.0.0.1', connects) if connects else None
-c = socket.create_connection(l.getsockname(), source_address=source)
+c = socket.socket()
+c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+if connects: c.bind(('127.0.0.1', connects))
+c.connect(l.getsockname())
 s, _ = l.accept()
 for turn in range(40):
     c.sendall(b'x'), s.recv(1), s.sendall(b'x'), c.recv(1)
@@ -375,13 +378,11 @@ fn rules_name_the_port_of_the_listening_side() {
     if !there(&["python3"]) {
         return;
     }
-    let free = "import socket\nends=[socket.create_server(('127.0.0.1',0)) for _ in range(2)]\n\
-        for end in ends: print(end.getsockname()[1])";
     for (rule, at_listener, expected) in
         [(":", true, "True"), (":", false, "False"), ("!:", true, "False"), ("!:", false, "True")]
     {
-        let mut ports = python(free, &[], false);
-        let (listens, connects) = (line(&mut ports), line(&mut ports));
+        let held = [(); 2].map(|()| Held::new().unwrap());
+        let [listens, connects] = held.each_ref().map(|held| held.address().port().to_string());
         let rules = format!("{rule}{}", if at_listener { &listens } else { &connects });
         let mut command = command(interpreter(), true);
         command.args(["-c", IS_SWITCHED, &listens, &connects]).env("TRANSOM_SOCKETS", &rules);
@@ -440,8 +441,8 @@ fn redis_serves_clients_with_and_without_the_switch() {
     if !there(&["redis-server", "redis-cli", "redis-benchmark", "python3"]) {
         return;
     }
-    let free = "import socket\ns=socket.create_server(('127.0.0.1',0))\nprint(s.getsockname()[1])";
-    let port = line(&mut python(free, &[], false));
+    let held = Held::new().unwrap();
+    let port = held.address().port().to_string();
     let mut server = command("redis-server", true);
     server.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     let mut running = Running(server.stdout(Stdio::piped()).spawn().unwrap());
