@@ -21,6 +21,9 @@ const OWN: usize = 50;
 /// Connections of the other user.
 const FLOOD: usize = 300;
 
+/// In the child: the ports of all listeners, of which [`parent`] is the first.
+const PORTS: &str = "TRANSOM_TEST_PORTS";
+
 fn may_have(descriptors: Option<u64>) {
     let limits = getrlimit(Resource::Nofile);
     let current = descriptors.or(limits.maximum);
@@ -37,6 +40,19 @@ fn flood(at: SocketAddr, each: &[u8]) {
     });
 }
 
+/// In the child: another user asks each of so many listeners in turn, again and again.
+fn ask_in_turn(at: SocketAddr, listeners: usize) {
+    become_another_user();
+    let ports = std::env::var(PORTS).unwrap();
+    let ports: Vec<u16> = ports.split(' ').map(|port| port.parse().unwrap()).collect();
+    assert_eq!(ports.len(), listeners);
+    hold(|turn| {
+        let mut stream = TcpStream::connect((at.ip(), ports[turn % listeners])).unwrap();
+        stream.write_all(b"MPA ID Req Frame\x00\x01\x00\x00").unwrap();
+        stream
+    });
+}
+
 /// In the child: make many of these, and keep them.
 fn hold<T>(one: impl FnMut(usize) -> T) {
     may_have(None);
@@ -47,11 +63,14 @@ fn hold<T>(one: impl FnMut(usize) -> T) {
     drop(all);
 }
 
-/// Start the child of this test, and wait until it has made its connections.
-fn flooded(test: &str, at: SocketAddr) -> Child {
+/// Start the child of this test, and wait until it has made its connections to the listeners.
+fn flooded(test: &str, listeners: &[&Listener]) -> Child {
+    let at: Vec<_> = listeners.iter().map(|listener| listener.address().unwrap()).collect();
+    let ports: Vec<_> = at.iter().map(|at| at.port().to_string()).collect();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
-        .env("TRANSOM_TEST_PEER", at.to_string())
+        .env("TRANSOM_TEST_PEER", at[0].to_string())
+        .env(PORTS, ports.join(" "))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -59,23 +78,6 @@ fn flooded(test: &str, at: SocketAddr) -> Child {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "all are there"));
     child
-}
-
-/// Listeners at ports one behind the other.
-fn listening_in_a_row(passive: &End, count: usize) -> Vec<Listener> {
-    let begin = |_| {
-        let first = listening(passive);
-        let at = first.address().unwrap();
-        let next = |more| {
-            let port = at.port().checked_add(more)?;
-            let listener = passive.adapter.listener((at.ip(), port).into()).ok()?;
-            listener.listen(0).ok()?;
-            Some(listener)
-        };
-        let others: Vec<_> = (1..count as u16).map_while(next).collect();
-        (others.len() + 1 == count).then(|| [vec![first], others].concat())
-    };
-    (0..100).find_map(begin).unwrap()
 }
 
 /// The process has descriptors for its own purposes.
@@ -99,7 +101,7 @@ fn silent_connections_leave_descriptors_for_others() {
     assert_eq!((usual.total, usual.per_address), (ALL as usize / 4, ALL as usize / 4));
     let passive = End::new(&Options::from_env());
     let (one, other) = (listening(&passive), listening(&passive));
-    let mut child = flooded(test, one.address().unwrap());
+    let mut child = flooded(test, &[&one]);
     // All listeners of an adapter have these places together, and all other users of this host half of them.
     let most = usual.total.div_ceil(2);
     until("the others are turned away", || one.turned_away() >= (FLOOD - most) as u64);
@@ -124,7 +126,7 @@ fn requests_that_wait_leave_descriptors_for_others() {
     may_have(Some(ALL));
     let passive = End::new(&Options::from_env());
     let (busy, other) = (listening(&passive), listening(&passive));
-    let mut child = flooded(test, busy.address().unwrap());
+    let mut child = flooded(test, &[&busy]);
     let (waiting, links) = (ALL as usize / 4, || passive.adapter.counters().links);
     until("as many wait as may", || links() >= waiting);
     // Those that the program takes leave places to as many; some more may be half-way through start-up.
@@ -158,23 +160,16 @@ fn busy_listeners_together_leave_descriptors_for_others() {
     const LISTENERS: usize = 8;
     let test = "descriptors::busy_listeners_together_leave_descriptors_for_others";
     if let Some(at) = parent() {
-        become_another_user();
-        // At ports in a row.
-        return hold(|turn| {
-            let port = at.port() + (turn % LISTENERS) as u16;
-            let mut stream = TcpStream::connect((at.ip(), port)).unwrap();
-            stream.write_all(b"MPA ID Req Frame\x00\x01\x00\x00").unwrap();
-            stream
-        });
+        return ask_in_turn(at, LISTENERS);
     }
     if !is_root(test) || !alone(test) {
         return;
     }
     may_have(Some(ALL));
     let passive = End::new(&Options::from_env());
-    let busy = listening_in_a_row(&passive, LISTENERS);
+    let busy = [(); LISTENERS].map(|()| listening(&passive));
     let other = listening(&passive);
-    let mut child = flooded(test, busy[0].address().unwrap());
+    let mut child = flooded(test, &busy.each_ref());
     // Each holds as many as are left, or one more, while some are half-way through start-up.
     let least = ALL as usize / 8 * 5 * LISTENERS / (LISTENERS + 1) - HalfOpen::default().total;
     until("the listeners are full", || passive.adapter.counters().links >= least);
@@ -199,13 +194,7 @@ fn a_program_with_many_files_keeps_descriptors() {
     const FILES: usize = 80;
     let test = "descriptors::a_program_with_many_files_keeps_descriptors";
     if let Some(at) = parent() {
-        become_another_user();
-        return hold(|turn| {
-            let port = at.port() + (turn % LISTENERS) as u16;
-            let mut stream = TcpStream::connect((at.ip(), port)).unwrap();
-            stream.write_all(b"MPA ID Req Frame\x00\x01\x00\x00").unwrap();
-            stream
-        });
+        return ask_in_turn(at, LISTENERS);
     }
     let Some(_) = crate::sys::descriptors_in_use() else {
         return eprintln!("SKIPPED: Linux before 6.2 does not say how many are in use");
@@ -215,10 +204,10 @@ fn a_program_with_many_files_keeps_descriptors() {
     }
     may_have(Some(ALL));
     let passive = End::new(&Options::from_env());
-    let busy = listening_in_a_row(&passive, LISTENERS);
+    let busy = [(); LISTENERS].map(|()| listening(&passive));
     let files: Vec<_> = (0..FILES).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let free = ALL as usize - crate::sys::descriptors_in_use().unwrap();
-    let mut child = flooded(test, busy[0].address().unwrap());
+    let mut child = flooded(test, &busy.each_ref());
     // Each of four has half of what the others leave, and some more are half-way through start-up.
     until("the listeners are full", || passive.adapter.counters().links >= free / 5 * 2);
     let few: Vec<_> = (0..free / 4).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
@@ -244,7 +233,7 @@ fn silent_offers_leave_descriptors_for_others() {
     let options = Options { path: Path::Process, ..Options::from_env() };
     let passive = End::new(&options);
     let listener = listening(&passive);
-    let mut child = flooded(test, listener.address().unwrap());
+    let mut child = flooded(test, &[&listener]);
     has_descriptors();
     join_at(&End::new(&options), &passive, &listener);
     drop(child.stdin.take());

@@ -92,6 +92,11 @@ fn name(at: SocketAddr) -> String {
     format!("transom/process/{at}")
 }
 
+/// A name of this process's own: the same tests may run beside it.
+fn own(name: &str) -> String {
+    format!("transom-test/{name}/{}", std::process::id())
+}
+
 /// A process that plays the other side of `test`, until its standard input ends.
 fn other_side(test: &str, at: SocketAddr) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut other = Command::new(std::env::current_exe().unwrap())
@@ -285,7 +290,7 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     if !alone(test) {
         return;
     }
-    let (at, aside) = ("transom-test/slow", "transom-test/slow-unaccepted");
+    let (at, aside) = (&own("slow"), &own("slow-unaccepted"));
     let listener = LocalListener::open(at).unwrap();
     let never_accepts = LocalListener::open(aside).unwrap();
     let mut others = Vec::new();
@@ -318,7 +323,7 @@ fn no_thread_of_a_connection_releases_what_was_given() {
     };
     assert_eq!((full, is_behind()), (IoError::Exhausted, true));
     assert_eq!(listener.accept().unwrap_err(), IoError::Exhausted);
-    let shut = LocalListener::open("transom-test/shut").unwrap();
+    let shut = LocalListener::open(&own("slow-shut")).unwrap();
     shut.shut();
     assert!(shut.wait().is_none(), "a thread that waits there returns all the same");
     drop(others);
@@ -335,11 +340,11 @@ fn what_a_client_leaves_keeps_no_answer_waiting() {
     let end = End::new(&Options { inspect: true, ..Options::from_env() });
     let folder = transom_inspect::Folder::of_user().unwrap();
     let process = std::process::id();
-    let own = |path: &std::path::PathBuf| {
+    let ours = |path: &std::path::PathBuf| {
         path.file_name().unwrap().to_string_lossy().starts_with(&format!("{process}-"))
     };
     let all = std::fs::read_dir(folder.path()).unwrap();
-    let socket = all.map(|entry| entry.unwrap().path()).find(own).unwrap();
+    let socket = all.map(|entry| entry.unwrap().path()).find(ours).unwrap();
     let given = WAYS.map(|way| {
         let client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
         (give(&client, way, &[1]), client)
@@ -350,7 +355,7 @@ fn what_a_client_leaves_keeps_no_answer_waiting() {
     let asks = || assert_eq!(transom_inspect::ask(process).unwrap().process.adapters, 1);
     asks();
     // Nor do so many that upgrade sockets take no more.
-    let at = "transom-test/slow-upgrades";
+    let at = &own("slow-upgrades");
     let upgrades = LocalListener::open(at).unwrap();
     while !is_behind() {
         drop(Local::connect(at).unwrap());
