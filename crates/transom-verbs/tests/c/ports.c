@@ -413,10 +413,47 @@ static void numbers_of_nobody(void) {
         CHECK("V77", state_of(end.qp) == IBV_QPS_ERR, "%x: state %d", numbers[at], state_of(end.qp));
     }
 }
+/* V112: an id with a port of its own connects again as soon as its last connection is over for both sides, whichever
+ * side ended it: the port is the id's, and no other connection has the two addresses any more. */
+static void the_same_port_again(void) {
+    open_listener(0);
+    struct sockaddr_in peer = loopback(port), own = loopback(0);
+    for (int round = 0; round < 60; round++) {
+        struct rdma_cm_id *active;
+        SUCCEEDS(rdma_create_id(ours, &active, NULL, RDMA_PS_TCP));
+        SUCCEEDS(rdma_resolve_addr(active, (void *)&own, (void *)&peer, 2000));
+        comes(ours, RDMA_CM_EVENT_ADDR_RESOLVED);
+        own.sin_port = rdma_get_src_port(active);
+        SUCCEEDS(rdma_resolve_route(active, 2000));
+        comes(ours, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        give_queues(active);
+        SUCCEEDS(rdma_connect(active, NULL));
+        struct pollfd news[] = {{ours->fd, POLLIN, 0}, {theirs->fd, POLLIN, 0}};
+        CHECK("V112", poll(news, 2, HANG) == 1 && news[1].revents, "the connect of round %d fails", round);
+        if (!news[1].revents)
+            break;
+        struct rdma_cm_event *event = next(theirs, RDMA_CM_EVENT_CONNECT_REQUEST);
+        struct rdma_cm_id *passive = event->id;
+        SUCCEEDS(rdma_ack_cm_event(event));
+        CHECK("V112", rdma_get_dst_port(passive) == own.sin_port, "from port %d",
+              ntohs(rdma_get_dst_port(passive)));
+        give_queues(passive);
+        SUCCEEDS(rdma_accept(passive, NULL));
+        comes(ours, RDMA_CM_EVENT_ESTABLISHED);
+        comes(theirs, RDMA_CM_EVENT_ESTABLISHED);
+        SUCCEEDS(rdma_disconnect(round % 2 ? passive : active));
+        comes(theirs, RDMA_CM_EVENT_DISCONNECTED);
+        comes(ours, RDMA_CM_EVENT_DISCONNECTED);
+        part(active, passive);
+    }
+    SUCCEEDS(rdma_destroy_id(listener));
+}
+
 int main(void) {
     in_order(); /* forks before the library is used */
     open_channels();
     beside_a_tcp_socket();
+    the_same_port_again();
     bound_once();
     shared(false);
     shared(true);

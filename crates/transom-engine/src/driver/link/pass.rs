@@ -206,9 +206,10 @@ impl Link {
         let all_written = state.out.bytes.is_empty();
         if wish == LinkWish::Finish && all_written && state.phase == LinkPhase::Open {
             state.phase = LinkPhase::Finished;
-            match self.bell.get() {
-                Some(bell) => bell.finish(),
-                None => self.stream.finish(),
+            // Over rings, too: once both sides have heard of the end, another connection may have the two addresses.
+            self.stream.finish();
+            if let Some(bell) = self.bell.get() {
+                bell.finish();
             }
         }
         // Before a link is made there is no peer to disconnect from.
