@@ -168,6 +168,8 @@ pub mod cm_event {
 
 /// Port spaces.
 pub mod ps {
+    pub const IPOIB: u32 = 0x0002;
     pub const TCP: u32 = 0x0106;
     pub const UDP: u32 = 0x0111;
+    pub const IB: u32 = 0x013F;
 }

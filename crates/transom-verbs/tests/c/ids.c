@@ -1,5 +1,6 @@
 /* Ids of port space TCP: what they show, what their events carry, and how they end. */
 #include "ids.h"
+#include <netdb.h>
 #include <pthread.h>
 
 #define ROUNDS 500
@@ -425,6 +426,54 @@ static void nulls(void) {
     FAILS("V117", ERROR(rdma_getaddrinfo(NULL, NULL, NULL, &found)), EINVAL);
     CHECK("V117", !found, "a result");
 }
+/* V117: what a name has brought, and else what the hints say, as librdmacm's addrinfo.c has it: flags but for the passive
+ * one are no part of the answer, and a type of queue pair that its port space does not have is no kind of socket. The
+ * port space of InfiniBand is answered by those of IP. */
+static void address_information(void) {
+    struct sockaddr_in at = loopback(7471);
+    struct rdma_addrinfo none = {0}, *found;
+    const struct {
+        const char *node;
+        struct rdma_addrinfo hints;
+        int result;
+        struct rdma_addrinfo wanted;
+    } of[] = {
+        {"127.0.0.1", {0}, 0, {.ai_family = AF_INET, .ai_qp_type = IBV_QPT_RC, .ai_port_space = RDMA_PS_TCP}},
+        {"::1", {.ai_flags = RAI_NUMERICHOST | RAI_NOROUTE, .ai_qp_type = IBV_QPT_UD}, 0,
+         {.ai_family = AF_INET6, .ai_qp_type = IBV_QPT_UD, .ai_port_space = RDMA_PS_UDP}},
+        {"127.0.0.1", {.ai_port_space = RDMA_PS_UDP}, 0,
+         {.ai_family = AF_INET, .ai_qp_type = IBV_QPT_UD, .ai_port_space = RDMA_PS_UDP}},
+        {"127.0.0.1", {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_IB}, 0,
+         {.ai_flags = RAI_PASSIVE, .ai_family = AF_INET, .ai_qp_type = IBV_QPT_RC, .ai_port_space = RDMA_PS_TCP}},
+        {"127.0.0.1", {.ai_qp_type = IBV_QPT_RC, .ai_port_space = RDMA_PS_UDP}, EAI_SOCKTYPE, {0}},
+        {"localhost", {.ai_flags = RAI_NUMERICHOST}, EAI_NONAME, {0}},
+        {"::1", {.ai_flags = RAI_FAMILY | RAI_NUMERICHOST, .ai_family = AF_INET}, EAI_ADDRFAMILY, {0}},
+        {NULL, {.ai_flags = RAI_PASSIVE | RAI_NOROUTE}, 0, {.ai_flags = RAI_PASSIVE | RAI_NOROUTE}},
+        {NULL, {.ai_port_space = RDMA_PS_TCP}, 0, {.ai_port_space = RDMA_PS_TCP}},
+    };
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        int given = rdma_getaddrinfo(of[i].node, of[i].node ? "7471" : NULL, &of[i].hints, &found);
+        CHECK("V117", given == of[i].result, "%u: %d, wanted %d", i, given, of[i].result);
+        if (given)
+            continue;
+        const struct rdma_addrinfo *w = &of[i].wanted;
+        CHECK("V117", found->ai_flags == w->ai_flags && found->ai_family == w->ai_family &&
+                  found->ai_qp_type == w->ai_qp_type && found->ai_port_space == w->ai_port_space && !found->ai_next,
+              "%u: flags %x, family %d, type %d, space %x", i, found->ai_flags, found->ai_family, found->ai_qp_type,
+              found->ai_port_space);
+        bool passive = w->ai_flags & RAI_PASSIVE;
+        CHECK("V117", !!found->ai_src_len == (passive && of[i].node), "%u: a source", i);
+        CHECK("V117", !!found->ai_dst_len == (!passive && of[i].node), "%u: a peer", i);
+        rdma_freeaddrinfo(found);
+    }
+    /* Addresses of the hints are those of the answer, and tell no family. */
+    none.ai_src_addr = (void *)&at;
+    none.ai_src_len = sizeof at;
+    SUCCEEDS(rdma_getaddrinfo(NULL, NULL, &none, &found));
+    CHECK("V117", found->ai_src_len == sizeof at && !memcmp(found->ai_src_addr, &at, sizeof at) && !found->ai_family,
+          "the source");
+    rdma_freeaddrinfo(found);
+}
 /* With an argument: as many Requests are turned away as backlog_of_iwarp() says, and the process can be asked about it. */
 int main(int argc, char **argv) {
     (void)argv;
@@ -439,6 +488,7 @@ int main(int argc, char **argv) {
     }
     listener->context = &port;
     nulls();
+    address_information();
     addresses();
     two_threads();
     families();

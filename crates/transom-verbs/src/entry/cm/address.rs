@@ -91,7 +91,6 @@ pub(crate) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
 
 const PASSIVE: c_int = 1;
 const NUMERICHOST: c_int = 2;
-const FAMILY: c_int = 8;
 const SA: c_int = 16;
 
 /// An address on the heap, as a list of address information has it.
@@ -103,6 +102,15 @@ fn kept(address: Option<SocketAddr>) -> (*mut libc::sockaddr, u32) {
             (Box::into_raw(Box::new(storage)).cast(), length as u32)
         }
     }
+}
+
+/// The result of a look-up by name.
+#[derive(Clone, Copy)]
+struct Found {
+    address: SocketAddr,
+    /// SOCK_STREAM or SOCK_DGRAM, and its protocol, where the hints have left that open.
+    socket: c_int,
+    protocol: c_int,
 }
 
 /// A single result. The error for a name that is not found is that of `getaddrinfo` (Verbs V33,
@@ -122,60 +130,23 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
         }
         // SAFETY: a structure of the program's, or null.
         let asked = unsafe { hints.as_ref() };
-        let flags = asked.map_or(0, |asked| asked.ai_flags);
-        if flags & SA != 0 {
+        if asked.is_some_and(|asked| asked.ai_flags & SA != 0) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let datagram = asked.is_some_and(|asked| {
-            asked.ai_qp_type == qpt::UD as c_int || asked.ai_port_space == ps::UDP as c_int
-        });
-        let (mut source, mut peer) = match asked {
-            // SAFETY: addresses in the program's structure, or null.
-            Some(asked) => unsafe { (read(asked.ai_src_addr)?, read(asked.ai_dst_addr)?) },
-            None => (None, None),
-        };
-        if !node.is_null() || !service.is_null() {
+        let found = if node.is_null() && service.is_null() {
+            None
+        } else {
             // SAFETY: strings of the program's, or null.
-            let found = unsafe { lookup(node, service, flags, asked, datagram) };
-            let found = match found {
-                Ok(found) => found,
+            match unsafe { lookup(node, service, asked) } {
+                Ok(found) => Some(found),
                 Err(error) => {
                     unresolved = error;
                     return Ok(0);
                 }
-            };
-            if flags & PASSIVE != 0 { source = Some(found) } else { peer = Some(found) }
-        }
-        let family = peer.or(source).map_or(0, |address| match address {
-            SocketAddr::V4(_) => libc::AF_INET,
-            SocketAddr::V6(_) => libc::AF_INET6,
-        });
-        let (src, src_len) = kept(source);
-        let (dst, dst_len) = kept(peer);
-        let space = if datagram { ps::UDP } else { ps::TCP };
-        let asked = asked.map_or(0, |asked| asked.ai_qp_type.cast_unsigned());
-        let kind = match asked {
-            _ if datagram => qpt::UD,
-            qpt::XRC_SEND | qpt::XRC_RECV => asked,
-            _ => qpt::RC,
+            }
         };
-        let info = rdma_addrinfo {
-            ai_flags: flags,
-            ai_family: family,
-            ai_qp_type: kind as c_int,
-            ai_port_space: space as c_int,
-            ai_src_len: src_len,
-            ai_dst_len: dst_len,
-            ai_src_addr: src,
-            ai_dst_addr: dst,
-            ai_src_canonname: std::ptr::null_mut(),
-            ai_dst_canonname: std::ptr::null_mut(),
-            ai_route_len: 0,
-            ai_route: std::ptr::null_mut::<c_void>(),
-            ai_connect_len: 0,
-            ai_connect: std::ptr::null_mut::<c_void>(),
-            ai_next: std::ptr::null_mut(),
-        };
+        // SAFETY: addresses in the program's structure, or null.
+        let info = unsafe { information(asked, found) }?;
         // SAFETY: the caller's pointer.
         unsafe { result.write(Box::into_raw(Box::new(info))) };
         Ok(0)
@@ -187,6 +158,78 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     done
 }
 
+/// An answer: where a name was looked up, the address that it has, and everything else as the hints
+/// say, also where they say nothing (librdmacm, addrinfo.c).
+///
+/// # Safety
+/// Addresses of the program's in the structure, or null.
+unsafe fn information(
+    asked: Option<&rdma_addrinfo>,
+    found: Option<Found>,
+) -> Result<rdma_addrinfo> {
+    let hint = |of: fn(&rdma_addrinfo) -> c_int| asked.map_or(0, of);
+    let (flags, passive) = (hint(|a| a.ai_flags), hint(|a| a.ai_flags & PASSIVE));
+    let (mut source, mut peer) = match asked {
+        // SAFETY: this function's contract.
+        Some(asked) => unsafe { (read(asked.ai_src_addr)?, read(asked.ai_dst_addr)?) },
+        None => (None, None),
+    };
+    let (mut kind, mut space) = (hint(|a| a.ai_qp_type), hint(|a| a.ai_port_space));
+    if let Some(found) = found {
+        if passive != 0 {
+            (source, peer) = (Some(found.address), None);
+        } else {
+            peer = Some(found.address);
+        }
+        let datagram = found.socket == libc::SOCK_DGRAM;
+        if kind == 0 {
+            kind = (if datagram { qpt::UD } else { qpt::RC }).cast_signed();
+        }
+        // Ids have no port space of InfiniBand's: what asks for it gets those of IP.
+        if space == 0 || space == ps::IB.cast_signed() {
+            let udp = found.protocol == libc::IPPROTO_UDP;
+            space = (if udp { ps::UDP } else { ps::TCP }).cast_signed();
+        }
+    }
+    let (src, src_len) = kept(source);
+    let (dst, dst_len) = kept(peer);
+    Ok(rdma_addrinfo {
+        ai_flags: if found.is_some() { passive } else { flags },
+        ai_family: found.map_or(hint(|a| a.ai_family), |found| match found.address {
+            SocketAddr::V4(_) => libc::AF_INET,
+            SocketAddr::V6(_) => libc::AF_INET6,
+        }),
+        ai_qp_type: kind,
+        ai_port_space: space,
+        ai_src_len: src_len,
+        ai_dst_len: dst_len,
+        ai_src_addr: src,
+        ai_dst_addr: dst,
+        ai_src_canonname: std::ptr::null_mut(),
+        ai_dst_canonname: std::ptr::null_mut(),
+        ai_route_len: 0,
+        ai_route: std::ptr::null_mut::<c_void>(),
+        ai_connect_len: 0,
+        ai_connect: std::ptr::null_mut::<c_void>(),
+        ai_next: std::ptr::null_mut(),
+    })
+}
+
+/// The kind of socket that stands for a queue pair, and the protocol for a port space; 0: any.
+fn socket_of(kind: u32, space: u32) -> (c_int, c_int) {
+    let socket = match kind {
+        qpt::RC | qpt::UC | qpt::XRC_SEND | qpt::XRC_RECV => libc::SOCK_STREAM,
+        qpt::UD => libc::SOCK_DGRAM,
+        _ => 0,
+    };
+    let protocol = match (space, socket) {
+        (ps::TCP, _) | (ps::IB, libc::SOCK_STREAM) => libc::IPPROTO_TCP,
+        (ps::UDP | ps::IPOIB, _) | (ps::IB, libc::SOCK_DGRAM) => libc::IPPROTO_UDP,
+        _ => 0,
+    };
+    (socket, protocol)
+}
+
 /// The first address of a name.
 ///
 /// # Safety
@@ -194,19 +237,21 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
 unsafe fn lookup(
     node: *const c_char,
     service: *const c_char,
-    flags: c_int,
     asked: Option<&rdma_addrinfo>,
-    datagram: bool,
-) -> std::result::Result<SocketAddr, c_int> {
+) -> std::result::Result<Found, c_int> {
     // SAFETY: zeros are a value of it.
     let mut hints: libc::addrinfo = unsafe { MaybeUninit::zeroed().assume_init() };
-    hints.ai_flags = if flags & PASSIVE == 0 { 0 } else { libc::AI_PASSIVE };
-    if flags & NUMERICHOST != 0 {
-        hints.ai_flags |= libc::AI_NUMERICHOST;
+    if let Some(asked) = asked {
+        if asked.ai_flags & PASSIVE != 0 {
+            hints.ai_flags |= libc::AI_PASSIVE;
+        }
+        if asked.ai_flags & NUMERICHOST != 0 {
+            hints.ai_flags |= libc::AI_NUMERICHOST;
+        }
+        hints.ai_family = asked.ai_family;
+        let (kind, space) = (asked.ai_qp_type.cast_unsigned(), asked.ai_port_space.cast_unsigned());
+        (hints.ai_socktype, hints.ai_protocol) = socket_of(kind, space);
     }
-    let family = asked.map_or(0, |asked| asked.ai_family);
-    hints.ai_family = if flags & FAMILY != 0 || family != 0 { family } else { libc::AF_UNSPEC };
-    hints.ai_socktype = if datagram { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
     let mut list = std::ptr::null_mut();
     // SAFETY: this function's contract; the list is freed below.
     let error = unsafe { libc::getaddrinfo(node, service, &raw const hints, &raw mut list) };
@@ -214,10 +259,12 @@ unsafe fn lookup(
         return Err(error);
     }
     // SAFETY: a list of at least one entry, whose address is of its family.
-    let found = unsafe { read((*list).ai_addr) };
+    let (address, socket, protocol) =
+        unsafe { (read((*list).ai_addr), (*list).ai_socktype, (*list).ai_protocol) };
     // SAFETY: what `getaddrinfo` has returned.
     unsafe { libc::freeaddrinfo(list) };
-    found.ok().flatten().ok_or(libc::EAI_FAMILY)
+    let address = address.ok().flatten().ok_or(libc::EAI_FAMILY)?;
+    Ok(Found { address, socket, protocol })
 }
 
 pub(crate) unsafe extern "C" fn rdma_freeaddrinfo(mut info: *mut rdma_addrinfo) {
