@@ -86,7 +86,13 @@ fn check_address(address: InPtr<u8>, length: usize) -> Result<IpAddr, i32> {
     if length < socket_address::V4_LENGTH {
         return Err(ND_INVALID_PARAMETER_2);
     }
-    let address = address.socket_address(length).ok_or(ND_INVALID_ADDRESS)?.ip();
+    let given = address.many(length.min(socket_address::V6_LENGTH)).ok_or(ND_INVALID_ADDRESS)?;
+    let mut whole = [0; socket_address::V6_LENGTH];
+    whole.iter_mut().zip(given).for_each(|(to, from)| *to = *from);
+    let address = socket_address::decode(&whole).ok_or(ND_INVALID_ADDRESS)?.ip();
+    if length < socket_address::length(address) {
+        return Err(ND_INVALID_PARAMETER_2);
+    }
     if list::is_local(address) { Ok(address) } else { Err(ND_INVALID_ADDRESS) }
 }
 

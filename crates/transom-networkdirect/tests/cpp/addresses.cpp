@@ -250,6 +250,14 @@ static void flush()
     }
     NdFlushProviders();
     HR(NdCheckAddress(sa(own), sizeof own), OK);
+    // Too short for its family: the length is wrong, not the address (ndutil's ValidateAddress).
+    const sockaddr_in6 any_six = six("::", 0);
+    HR(NdCheckAddress(sa(own), sizeof own - 1), ND_INVALID_PARAMETER_2);
+    HR(NdCheckAddress(sa(any_six), sizeof any_six - 1), ND_INVALID_PARAMETER_2);
+    HR(NdCheckAddress(sa(any_six), sizeof any_six), ND_INVALID_ADDRESS);
+    void *none = &none;
+    HR(NdOpenAdapter(IID_IND2Adapter, sa(any_six), sizeof any_six - 1, &none), ND_INVALID_PARAMETER_2);
+    CHECK(none == nullptr);
     HR(NdQueryAddressList(0, nullptr, &after), ND_BUFFER_OVERFLOW);
     CHECK_EQ(before, after);
     HR(NdCleanup(), OK);
