@@ -36,11 +36,6 @@ impl<T> Channel<T> {
         self.fd.as_fd()
     }
 
-    /// Whether an event can be fetched.
-    pub(crate) fn has_events(&self) -> bool {
-        !self.lock().is_empty()
-    }
-
     fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,7 +202,7 @@ mod tests {
         assert_eq!(channel.take_back(|_| true), [1]);
         channel.push_of(&object, 2);
         assert!(!readable(&channel));
-        assert!(!channel.has_events());
+        assert_eq!(channel.try_fetch(), None);
     }
 
     #[test]

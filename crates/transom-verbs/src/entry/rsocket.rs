@@ -1,7 +1,7 @@
 //! The calls of `<rdma/rsocket.h>`.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -516,8 +516,7 @@ fn poll(fds: &mut [libc::pollfd], found: &[Option<Arc<Socket>>], ms: c_int) -> R
         }
         let mut waits = vec![plain(waiter.number(), libc::POLLIN)];
         waits.extend(fds.iter().zip(found).map(|(fd, socket)| match socket {
-            Some(socket) if socket.awaits_connections(fd.events) => plain(fd.fd, libc::POLLIN),
-            Some(_) => plain(-1, 0),
+            Some(socket) => plain(socket.awaited().map_or(-1, |fd| fd.as_raw_fd()), libc::POLLIN),
             None => plain(fd.fd, fd.events),
         }));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -3,14 +3,20 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use transom_engine::raw;
+
 use super::options::Options;
 use super::socket::{Patience, Socket};
 use super::state::{Inner, Stage};
+use super::wait::Waiter;
 use super::wire::Introduction;
 use crate::abi::cm_event;
 use crate::channel::Channel;
 use crate::cm::{Event, Parameters};
 use crate::errno::{Errno, Result};
+
+/// Connections that are made and that the program has not accepted, at most: each has buffers.
+const MOST_WAITING: usize = 64;
 
 /// Nothing is read over the connection.
 const PARAMETERS: Parameters = Parameters {
@@ -29,34 +35,77 @@ impl Socket {
         inner.id.bind(address)
     }
 
-    pub(crate) fn listen(&self, backlog: i32) -> Result {
+    pub(crate) fn listen(self: &Arc<Socket>, backlog: i32) -> Result {
         let mut inner = self.lock();
         match inner.stage {
             Stage::Listening => return Ok(()),
             Stage::Unconnected => {}
             _ => return Err(Errno::EINVAL),
         }
+        let waiter = Waiter::new()?;
+        let socket = self.clone();
+        // Looks at the stage once this call has given the lock back.
+        raw::spawn_quiet("transom-rsocket", move || socket.take_requests(&waiter))?;
         inner.id.listen(backlog, || {})?;
+        inner.room = usize::try_from(backlog).map_or(MOST_WAITING, |n| n.clamp(1, MOST_WAITING));
         inner.stage = Stage::Listening;
         Ok(())
     }
 
+    /// Connect peers whether or not the program has come to accept them, as far as there is room, until the socket is
+    /// closed (Verbs V137).
+    fn take_requests(self: Arc<Socket>, waiter: &Arc<Waiter>) {
+        let _entered = self.news.enter(waiter);
+        loop {
+            waiter.clear();
+            let (options, full) = {
+                let inner = self.lock();
+                if inner.stage != Stage::Listening {
+                    return;
+                }
+                (inner.options.clone(), inner.is_full())
+            };
+            let event = if full { None } else { self.channel.try_fetch() };
+            let Some(event) = event else {
+                let request = (!full).then(|| self.descriptor());
+                match waiter.sleep(request.as_slice(), None) {
+                    Ok(()) | Err(Errno::EINTR) => continue,
+                    Err(_) => return,
+                }
+            };
+            // A peer that speaks something else, or has gone, is no connection.
+            if event.kind == cm_event::CONNECT_REQUEST
+                && let Some(socket) = self.take_up(&event, options)
+            {
+                self.give(socket);
+            }
+        }
+    }
+
+    /// A connection for the program to accept.
+    fn give(&self, socket: Arc<Socket>) {
+        let mut inner = self.lock();
+        if inner.stage == Stage::Listening {
+            inner.add_waiting(socket);
+            drop(inner);
+            self.news.ring();
+        } else {
+            drop(inner);
+            socket.abandon();
+        }
+    }
+
     /// A connection of a peer's, as a socket of its own.
     pub(crate) fn accept(&self) -> Result<Arc<Socket>> {
-        self.ask(Patience::OfSocket, |inner| {
+        let accepted = self.ask(Patience::OfSocket, |inner| {
             if inner.stage != Stage::Listening {
                 return Err(Errno::EINVAL);
             }
-            while let Some(event) = self.channel.try_fetch() {
-                // A peer that speaks something else, or has gone, is no connection.
-                if event.kind == cm_event::CONNECT_REQUEST
-                    && let Some(socket) = self.take_up(&event, inner.options.clone())
-                {
-                    return Ok(Some(socket));
-                }
-            }
-            Ok(None)
-        })
+            Ok(inner.waiting.pop_front().map(|waiting| waiting.socket))
+        })?;
+        // There is room for another one.
+        self.news.ring();
+        Ok(accepted)
     }
 
     fn take_up(&self, event: &Event, options: Options) -> Option<Arc<Socket>> {

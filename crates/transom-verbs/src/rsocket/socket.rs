@@ -131,7 +131,7 @@ impl Socket {
             if let Some(answered) = look()? {
                 return Ok(answered);
             }
-            waiter.sleep(&[self.descriptor()], until)?;
+            waiter.sleep(self.awaited().as_slice(), until)?;
             waiter.clear();
         }
     }
@@ -164,10 +164,9 @@ impl Socket {
         }
     }
 
-    /// Whether news of rdma_cm may make one of these events hold: a listener's alone is not fetched until
-    /// the program accepts.
-    pub(crate) fn awaits_connections(&self, asked: Events) -> bool {
-        asked & libc::POLLIN != 0 || self.lock().stage != Stage::Listening
+    /// The descriptor to sleep for, besides the news: what comes to a listener is its thread's.
+    pub(crate) fn awaited(&self) -> Option<BorrowedFd<'_>> {
+        (self.lock().stage != Stage::Listening).then(|| self.descriptor())
     }
 
     /// Which of the events hold that poll asks for.
@@ -176,7 +175,7 @@ impl Socket {
         self.progress(&mut inner);
         let pick = |event: Events, holds: bool| if holds { event } else { 0 };
         match inner.stage {
-            Stage::Listening => asked & pick(libc::POLLIN, self.channel.has_events()),
+            Stage::Listening => asked & pick(libc::POLLIN, !inner.waiting.is_empty()),
             Stage::Connecting => 0,
             Stage::Unconnected => libc::POLLHUP | asked & libc::POLLOUT,
             Stage::Failed(_) => {

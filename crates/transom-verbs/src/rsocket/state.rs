@@ -1,9 +1,13 @@
 //! The state of a socket, and what changes it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+use transom_engine::raw;
 
 use super::link::Link;
 use super::options::Options;
+use super::socket::Socket;
 use super::wire::{Introduction, Word};
 use crate::abi::{cm_event, qps};
 use crate::cm::{Event, Id};
@@ -24,6 +28,19 @@ pub(super) struct Inner {
     pub(super) gone: bool,
     /// For SO_ERROR.
     pub(super) error: Option<Errno>,
+    /// Of a listening socket: connections that the program has not accepted, and how many there may be.
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) room: usize,
+    /// Peers that are not known hold no more descriptors than their share.
+    pub(super) share: raw::DescriptorShare,
+}
+
+/// A connection that waits for the program to accept it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) socket: Arc<Socket>,
+    #[expect(dead_code, reason = "held, not read: one for its channel, one for its connection")]
+    held: [raw::HeldDescriptor; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +65,20 @@ impl Inner {
             writes: true,
             gone: false,
             error: None,
+            waiting: VecDeque::new(),
+            room: 0,
+            share: raw::DescriptorShare::default(),
         }
+    }
+
+    /// Whether no further connection may be made before the program accepts one.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= self.room || !self.share.has_room(2 * self.room)
+    }
+
+    pub(super) fn add_waiting(&mut self, socket: Arc<Socket>) {
+        let held = [self.share.take(), self.share.take()];
+        self.waiting.push_back(Waiting { socket, held });
     }
 
     pub(super) fn link(&mut self) -> Result<&mut Link> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::buffer::Span;
 use super::link::Link;
 use super::socket::{Patience, Socket};
-use super::state::Stage;
+use super::state::{Stage, Waiting};
 use crate::abi::access;
 use crate::errno::{Errno, Result};
 use crate::memory::{Domain, Region};
@@ -115,15 +115,23 @@ impl Socket {
         };
         // A peer that has not got everything by then finds its connection reset.
         while arrived() == Err(Errno::EINTR) {}
-        let (id, link) = {
+        self.abandon();
+    }
+
+    /// End the socket and its connection as they are, and those that it would have accepted.
+    pub(super) fn abandon(&self) {
+        let (id, link, waiting) = {
             let mut inner = self.lock();
             inner.stage = Stage::Closed;
-            (inner.id.clone(), inner.link.take())
+            (inner.id.clone(), inner.link.take(), std::mem::take(&mut inner.waiting))
         };
         if let Some(link) = link {
             let _ = id.disconnect(Some(&link.pair));
         }
         id.destroy();
+        for Waiting { socket, .. } in waiting {
+            socket.abandon();
+        }
         self.news.ring();
     }
 

@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 use transom_engine::raw;
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 
 /// The descriptor of a thread that waits.
 #[derive(Debug)]
@@ -37,13 +37,14 @@ impl Waiter {
     /// Sleep until something rings, or one of `others` can be read, or `until`.
     ///
     /// # Errors
-    /// `EINTR`.
+    /// `EINTR`; `EBADF` if the program has closed one of them: a thread that went on would never sleep.
     pub(crate) fn sleep(&self, others: &[BorrowedFd<'_>], until: Option<Instant>) -> Result {
         let mut fds = vec![PollFd::new(&self.0, PollFlags::IN)];
         fds.extend(others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         poll(&mut fds, left.map(timespec).as_ref())?;
-        Ok(())
+        let closed = fds.iter().any(|fd| fd.revents().contains(PollFlags::NVAL));
+        if closed { Err(Errno::EBADF) } else { Ok(()) }
     }
 }
 
