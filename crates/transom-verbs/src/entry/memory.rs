@@ -66,6 +66,9 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 /// A parent domain may come with these: functions that allocate, and a context for them.
 const ALLOCATORS: u32 = 1;
 const PD_CONTEXT: u32 = 2;
+/// The program allows buffers in memory that its machine does not protect (confidential computing): a device that
+/// needs none, as this one, ignores that, as mlx5 does.
+const UNPROTECTED: u32 = 4;
 
 /// A domain of objects with the program's functions for their memory. They are not called: no object of
 /// this device has a buffer that a program could place.
@@ -78,7 +81,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let (own, attr) = unsafe { (shell::context(context)?, attr.as_ref()) };
         let attr = attr.ok_or(Errno::EINVAL)?;
         let lacks = attr.alloc.is_null() || attr.free.is_null();
-        if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0
+        if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT | UNPROTECTED) != 0
             || (attr.comp_mask & ALLOCATORS != 0 && lacks)
         {
             return Err(Errno::EINVAL);

@@ -49,7 +49,7 @@ static void parents(struct end *a, struct end *b, struct ibv_context *other) {
     NULLS("V35", ibv_alloc_parent_domain(other, &wrong), EINVAL);
     wrong = init, wrong.td = foreign;
     NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
-    wrong = init, wrong.comp_mask = 4;
+    wrong = init, wrong.comp_mask = 8;
     NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
     wrong = init, wrong.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, wrong.alloc = NULL;
     NULLS("V35", ibv_alloc_parent_domain(a->ctx, &wrong), EINVAL);
@@ -60,8 +60,8 @@ static void parents(struct end *a, struct end *b, struct ibv_context *other) {
     SUCCEEDS(ibv_dealloc_td(td)); /* the refusals have not used it */
     td = init.td = MADE(ibv_alloc_td(a->ctx, &plain));
 
-    init.comp_mask =
-        IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    init.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+        | 4 /* ALLOW_CC_UNPROTECTED_ALLOC, of rdma-core 65 */;
     struct ibv_pd *base = MADE(ibv_alloc_pd(a->ctx));
     init.pd = base;
     struct ibv_pd *idle = MADE(ibv_alloc_parent_domain(a->ctx, &init));
