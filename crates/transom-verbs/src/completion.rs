@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use transom_engine::raw::Time;
-use transom_engine::{Completion, NotifyKind, Status, raw};
+use transom_engine::{Completion, Moderation, NotifyKind, Status, raw};
 
 use crate::abi::{event, ibv_wc, status};
 use crate::channel::{Acknowledged, Channel};
@@ -109,6 +110,19 @@ impl Queue {
     pub(crate) fn ignore_overruns(&mut self) -> Result {
         self.ignores_overruns = true;
         Ok(self.engine.resize(limits::COMPLETIONS as usize)?)
+    }
+
+    /// Hold events back until `count` completions have come, for at most `period` microseconds (Verbs V176). `EINVAL`
+    /// for a period beyond the limit.
+    pub(crate) fn moderate(&self, count: u16, period: u16) -> Result {
+        if period > limits::MODERATION_PERIOD {
+            return Err(Errno::EINVAL);
+        }
+        let moderation = (count > 1 && period > 0).then(|| Moderation {
+            count: count.into(),
+            interval: Some(Duration::from_micros(period.into())),
+        });
+        Ok(self.engine.moderate(moderation)?)
     }
 
     /// Raise CQ_ERR when the queue runs over: once, because nothing is added to it afterwards.

@@ -118,10 +118,7 @@ fn on_demand() -> [u64; 3] {
 
 /// The attributes in the longer structure; groups of capabilities that we do not have are zero.
 pub(crate) fn attributes_ex(gids: &Table) -> ibv_device_attr_ex {
-    let mut groups = [0; 27];
-    if let Some(xrc) = groups.last_mut().filter(|_| kind().infiniband) {
-        *xrc = odp::ALL & !odp::RECEIVE;
-    }
+    let xrc_odp_caps = if kind().infiniband { odp::ALL & !odp::RECEIVE } else { 0 };
     ibv_device_attr_ex {
         orig_attr: attributes(gids),
         comp_mask: 0,
@@ -129,7 +126,10 @@ pub(crate) fn attributes_ex(gids: &Table) -> ibv_device_attr_ex {
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: CLOCK,
         device_cap_flags_ex: u64::from(capabilities()),
-        groups,
+        groups: [0; 20],
+        cq_mod_caps: [u16::MAX, limits::MODERATION_PERIOD],
+        more_groups: [0; 5],
+        xrc_odp_caps,
         phys_port_cnt_ex: 1,
     }
 }

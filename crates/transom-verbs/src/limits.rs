@@ -9,6 +9,8 @@ pub(crate) const SGE: u32 = 32;
 /// Completion queues, and completions in one.
 pub(crate) const QUEUES: u32 = 65_536;
 pub(crate) const COMPLETIONS: u32 = (1 << 22) - 1;
+/// Microseconds for which the event of a completion queue may be held back: those of mlx5.
+pub(crate) const MODERATION_PERIOD: u16 = 4095;
 /// Memory regions; memory windows; protection domains; address handles.
 pub(crate) const REGIONS: u32 = 1 << 20;
 pub(crate) const WINDOWS: u32 = 65_536;

@@ -104,6 +104,11 @@ fn v98_v100_completion_events() {
 }
 
 #[test]
+fn v176_events_are_held_back() {
+    run("v176_events_are_held_back");
+}
+
+#[test]
 fn v91_requests_are_built_and_posted_together() {
     run("v91_requests_are_built_and_posted_together");
 }

@@ -172,8 +172,19 @@ pub struct ibv_device_attr_ex {
     pub completion_timestamp_mask: u64,
     pub hca_core_clock: u64,
     pub device_cap_flags_ex: u64,
-    pub groups: [u32; 27],
+    pub groups: [u32; 20],
+    pub cq_mod_caps: [u16; 2],
+    pub more_groups: [u32; 5],
+    pub xrc_odp_caps: u32,
     pub phys_port_cnt_ex: u32,
+}
+
+/// `moderate`: completions and microseconds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ibv_modify_cq_attr {
+    pub attr_mask: u32,
+    pub moderate: [u16; 2],
 }
 
 /// Seconds and nanoseconds are those of `struct timespec`.

@@ -91,7 +91,8 @@ layouts! {
         max_total_mcast_qp_attach 196, max_ah 200, max_fmr 204, max_map_per_fmr 208, max_srq 212, max_srq_wr 216,
         max_srq_sge 220, max_pkeys 224, local_ca_ack_delay 226, phys_port_cnt 227
     }
-    ibv_device_attr_ex 400 { orig_attr 0, comp_mask 232, odp_caps 240, completion_timestamp_mask 264, hca_core_clock 272, device_cap_flags_ex 280, phys_port_cnt_ex 396 }
+    ibv_device_attr_ex 400 { orig_attr 0, comp_mask 232, odp_caps 240, completion_timestamp_mask 264, hca_core_clock 272, device_cap_flags_ex 280, cq_mod_caps 368, xrc_odp_caps 392, phys_port_cnt_ex 396 }
+    ibv_modify_cq_attr 8 { attr_mask 0, moderate 4 }
     ibv_values_ex 24 { comp_mask 0, raw_clock 8 }
     ibv_port_attr 56 {
         state 0, max_mtu 4, active_mtu 8, gid_tbl_len 12, port_cap_flags 16, max_msg_sz 20, bad_pkey_cntr 24,

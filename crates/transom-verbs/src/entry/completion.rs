@@ -134,6 +134,25 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     })
 }
 
+/// Verbs V176. The statuses for masks are those of the kernel's `ib_uverbs_ex_modify_cq`.
+pub(super) unsafe extern "C" fn modify_cq(
+    cq: *mut ibv_cq,
+    attr: *const ibv_modify_cq_attr,
+) -> c_int {
+    const MODERATE: u32 = 1;
+    number(|| {
+        // SAFETY: a queue and a structure of the program's.
+        let (queue, attr) =
+            unsafe { (shell::look::<OfQueue>(cq.cast())?, attr.as_ref().ok_or(Errno::EINVAL)?) };
+        let [count, period] = attr.moderate;
+        match attr.attr_mask {
+            0 => Err(Errno::EINVAL),
+            MODERATE => queue.body.moderate(count, period),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    })
+}
+
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,

@@ -282,7 +282,7 @@ fn front() -> verbs_context {
         alloc_parent_domain: entry::memory::alloc_parent_domain as Op,
         dealloc_td: entry::memory::dealloc_td as Op,
         alloc_td: entry::memory::alloc_td as Op,
-        modify_cq: refuses,
+        modify_cq: entry::completion::modify_cq as Op,
         post_srq_ops: refuses,
         destroy_rwq_ind_table: refuses,
         create_rwq_ind_table: refuses_pointer,

@@ -44,6 +44,7 @@ fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
     let port = |name: &str| of(&format!("ports/1/{name}"));
     let verbs = |name: &str| format!("{folder}/infiniband_verbs/{uverbs}/{name}");
     let guid = words(&gids.node_guid().to_ne_bytes());
+    let interfaces = interfaces(gids);
     let lines = [
         (of("node_type"), kind().node_type.1),
         (of("node_guid"), &guid),
@@ -51,7 +52,7 @@ fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
         (of("fw_ver"), env!("CARGO_PKG_VERSION")),
         (of("hca_type"), "Transom"),
         (of("board_id"), "Transom"),
-        (pci("numa_node"), "-1"),
+        (pci("numa_node"), &numa_node(Path::new("/sys"), &interfaces)),
         (pci("vendor"), "0x5452"),
         (pci("device"), "0x0001"),
         (pci("subsystem_vendor"), "0x5452"),
@@ -83,7 +84,7 @@ fn entries(number: usize, device: &str, gids: &Table) -> Vec<(String, Entry)> {
         let to = format!("../../../{slot}");
         all.push((format!("{folder}/{class}/{name}/device"), Entry::Link(to)));
     }
-    for name in interfaces(gids) {
+    for name in &interfaces {
         all.push((pci(&format!("net/{name}/dev_port")), Entry::Line("0".to_owned())));
     }
     for at in 0..gids.length() {
@@ -109,6 +110,21 @@ fn interfaces(gids: &Table) -> Vec<String> {
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// The NUMA node of a device with these interfaces, as the kernel writes it: that of the first adapter that has one, or
+/// the only one of the host, whose adapters of hardware are near to it, or none. Some programs (UCCL) do not start on
+/// an adapter without a node.
+fn numa_node(sys: &Path, interfaces: &[String]) -> String {
+    let number = |path: &str| {
+        let text = std::fs::read_to_string(sys.join(path)).ok()?;
+        text.trim().parse::<u32>().ok().map(|node| node.to_string())
+    };
+    interfaces
+        .iter()
+        .find_map(|name| number(&format!("class/net/{name}/device/numa_node")))
+        .or_else(|| number("devices/system/node/online"))
+        .unwrap_or_else(|| "-1".to_owned())
 }
 
 /// The place of a digest of the entries of a device, which is written behind them.
@@ -228,7 +244,7 @@ mod tests {
             ("class", "0x020000"),
             ("vendor", "0x5452"),
             ("device", "0x0001"),
-            ("numa_node", "-1"),
+            ("numa_node", &numa_node(Path::new("/sys"), &["lo".to_owned()])),
             ("max_link_speed", "16.0 GT/s PCIe"),
             ("current_link_width", "16"),
         ] {
@@ -237,6 +253,29 @@ mod tests {
         is(text("infiniband_verbs/uverbs0/ibdev"), "transom0");
         is(text("infiniband/transom0/node_type"), "1: CA");
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v105_the_numa_node_is_that_of_the_interface_or_the_only_one() {
+        let sys = std::env::temp_dir().join(format!("transom-sysfs-numa-{}", std::process::id()));
+        let put = |path: &str, text: &str| {
+            fs::create_dir_all(sys.join(path).parent().unwrap()).unwrap();
+            fs::write(sys.join(path), text).unwrap();
+        };
+        let node = |names: &[&str]| {
+            numa_node(&sys, &names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(node(&["eth0"]), "-1", "a host that says nothing");
+        put("devices/system/node/online", "0-1\n");
+        put("class/net/eth0/device/numa_node", "-1\n");
+        put("class/net/eth1/device/numa_node", "1\n");
+        assert_eq!(node(&["eth1"]), "1");
+        assert_eq!(node(&["lo", "eth0", "eth1"]), "1", "the first that has a node");
+        assert_eq!(node(&["lo", "eth0"]), "-1", "one of two nodes would be a guess");
+        put("devices/system/node/online", "0\n");
+        assert_eq!(node(&["lo", "eth0"]), "0");
+        assert_eq!(node(&["eth1"]), "1");
+        fs::remove_dir_all(sys).unwrap();
     }
 
     /// As many entries as `gid_tbl_len` says: an empty GID reads as zeros, and its attributes cannot be

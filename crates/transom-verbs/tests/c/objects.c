@@ -329,9 +329,21 @@ int main(void) {
         NULLS("V9", ibv_create_counters(c, &ca), EOPNOTSUPP);
         struct ibv_flow_attr fa = {.size = sizeof fa};
         NULLS("V9", ibv_create_flow(e.qp, &fa), EOPNOTSUPP);
-        struct ibv_modify_cq_attr mc = {.attr_mask = 1, .moderate = {1, 1}};
-        int r = ibv_modify_cq(e.rcq, &mc);
-        CHECK("V9", r == EOPNOTSUPP, "modify_cq %d", r);
+        struct ibv_modify_cq_attr mc = {.attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = {65535, 4095}};
+        SUCCEEDS(ibv_modify_cq(e.rcq, &mc));
+        mc.moderate.cq_period = 4096;
+        FAILS("V176", ibv_modify_cq(e.rcq, &mc), EINVAL);
+        mc = (struct ibv_modify_cq_attr){.attr_mask = 0};
+        FAILS("V176", ibv_modify_cq(e.rcq, &mc), EINVAL);
+        mc.attr_mask = IBV_CQ_ATTR_MODERATE | 2;
+        FAILS("V176", ibv_modify_cq(e.rcq, &mc), EOPNOTSUPP);
+        FAILS("V176", ibv_modify_cq(e.rcq, NULL), EINVAL);
+        mc.attr_mask = IBV_CQ_ATTR_MODERATE;
+        SUCCEEDS(ibv_modify_cq(e.rcq, &mc));
+        struct ibv_device_attr_ex dx;
+        SUCCEEDS(ibv_query_device_ex(c, NULL, &dx));
+        CHECK("V176", dx.cq_mod_caps.max_cq_count == 65535 && dx.cq_mod_caps.max_cq_period == 4095,
+              "moderation %u %u", dx.cq_mod_caps.max_cq_count, dx.cq_mod_caps.max_cq_period);
         struct ibv_values_ex ve = {.comp_mask = 3}, later = {.comp_mask = 1};
         SUCCEEDS(ibv_query_rt_values_ex(c, &ve));
         CHECK("V174", ve.comp_mask == IBV_VALUES_MASK_RAW_CLOCK, "mask %u", ve.comp_mask);

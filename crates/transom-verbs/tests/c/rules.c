@@ -699,6 +699,47 @@ static void v174_completions_have_the_times_at_which_they_came(void) {
     close_device();
 }
 
+/* Verbs V176: an event is held back for the period while fewer completions have come than the count says. */
+static void v176_events_are_held_back(void) {
+    open_device();
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    CHECK(channel);
+    struct side a = make(), b = make();
+    CHECK(ibv_destroy_qp(b.qp) == 0 && ibv_destroy_cq(b.cq) == 0);
+    b.cq = ibv_create_cq(context, 64, NULL, channel, 0);
+    CHECK(b.cq);
+    b.qp = queue_pair(b.cq, NULL);
+    connect_both(a, b);
+    struct ibv_cq *named;
+    void *cq_context;
+    struct {
+        int count, period, messages;
+    } rows[] = {{1000, 4095, 1}, {1000, 4095, 3}, {2, 4095, 2}, {0, 0, 1}};
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+        struct ibv_modify_cq_attr attr = {
+            .attr_mask = IBV_CQ_ATTR_MODERATE,
+            .moderate = {rows[row].count, rows[row].period},
+        };
+        CHECK(ibv_modify_cq(b.cq, &attr) == 0);
+        for (int i = 0; i < rows[row].messages; i++)
+            CHECK(receive(b, i, 64) == 0);
+        CHECK(ibv_req_notify_cq(b.cq, 0) == 0);
+        uint64_t before = device_clock();
+        for (int i = 0; i < rows[row].messages; i++)
+            CHECK(post(a, i, IBV_WR_SEND, all_of(a, 8), 0, 0, 0) == 0);
+        CHECK(ibv_get_cq_event(channel, &named, &cq_context) == 0 && named == b.cq);
+        if (rows[row].count > rows[row].messages)
+            CHECK(device_clock() - before >= 4095000);
+        ibv_ack_cq_events(b.cq, 1);
+        for (int i = 0; i < rows[row].messages; i++)
+            expect(b.cq, i, IBV_WC_SUCCESS);
+    }
+    drop(a);
+    drop(b);
+    CHECK(ibv_destroy_comp_channel(channel) == 0);
+    close_device();
+}
+
 /* Verbs V59: one event when fewer receives than the limit are left. */
 static void v59_v60_shared_receive_queues(void) {
     open_device();
@@ -895,7 +936,8 @@ int main(int count, char **words) {
         CASE(v28_v30_v52_sizes), CASE(v61_v65_states_and_posts), CASE(v88_bytes_arrive),
         CASE(v92_remote_access_errors), CASE(v92_local_errors), CASE(v97_a_region_has_a_name), CASE(v77_v94_no_listener),
         CASE(v66_v76_either_side_may_come_first), CASE(v79_v68_again_with_the_same_numbers),
-        CASE(v98_v100_completion_events), CASE(v91_requests_are_built_and_posted_together),
+        CASE(v98_v100_completion_events), CASE(v176_events_are_held_back),
+        CASE(v91_requests_are_built_and_posted_together),
         CASE(v56_extended_completion_queues),
         CASE(v174_completions_have_the_times_at_which_they_came),
         CASE(v59_v60_shared_receive_queues),
