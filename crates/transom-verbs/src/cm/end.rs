@@ -8,6 +8,7 @@ use transom_engine::raw;
 use super::{Event, Id, Inner, State, alias, plain};
 use crate::abi::cm_event;
 use crate::errno::{Errno, Result};
+use crate::kind::kind;
 use crate::queue_pair::QueuePair;
 use crate::timers;
 
@@ -16,7 +17,7 @@ use crate::timers;
 const RETRIEVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether that is so.
 const LOOK: Duration = Duration::from_millis(1);
-/// When TIMEWAIT_EXIT follows a disconnect (Verbs V130).
+/// When TIMEWAIT_EXIT follows the program's disconnect (Verbs V130).
 const TIMEWAIT: Duration = Duration::from_secs(1);
 
 impl Id {
@@ -51,7 +52,7 @@ impl Id {
         });
     }
 
-    /// DISCONNECTED, once; TIMEWAIT_EXIT later.
+    /// DISCONNECTED, once.
     fn over(self: &Arc<Id>) {
         {
             let mut inner = self.lock();
@@ -62,6 +63,18 @@ impl Id {
             inner.state = State::Disconnected;
         }
         self.raise(cm_event::DISCONNECTED, 0, Vec::new());
+    }
+
+    /// TIMEWAIT_EXIT, once, later: the program has asked for the end or has answered the peer that did. Until then the
+    /// kernel's connection does not enter that state, and many programs know no such event. Adapters of iWARP have none.
+    fn wait_for_exit(self: &Arc<Id>) {
+        {
+            let mut inner = self.lock();
+            if !inner.over || inner.exits || !kind().infiniband {
+                return;
+            }
+            inner.exits = true;
+        }
         let later = Arc::downgrade(self);
         timers::after(TIMEWAIT, move || {
             if let Some(id) = later.upgrade().filter(|id| !id.lock().is_destroyed()) {
@@ -101,6 +114,7 @@ impl Id {
         if connector.is_some() {
             self.over();
         }
+        self.wait_for_exit();
         Ok(())
     }
 

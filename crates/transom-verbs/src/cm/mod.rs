@@ -203,6 +203,8 @@ pub(crate) struct Inner {
     plain: bool,
     /// DISCONNECTED has been said.
     over: bool,
+    /// TIMEWAIT_EXIT has been said, or is about to be.
+    exits: bool,
     /// The program has fetched DISCONNECTED.
     end_fetched: bool,
     /// The program has destroyed the id: no event of it, or of a Request to it, comes any more.
@@ -302,6 +304,7 @@ impl Id {
                 alias: 0,
                 plain: false,
                 over: false,
+                exits: false,
                 end_fetched: false,
                 destroyed: false,
                 user_context: 0,

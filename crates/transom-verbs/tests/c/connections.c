@@ -178,12 +178,41 @@ static void the_last_completion_comes_first(bool polls) {
         rdma_destroy_event_channel(channels[i]);
     }
 }
+static void expect_event(struct rdma_event_channel *channel, struct rdma_cm_id *id, int wanted) {
+    struct rdma_cm_event *event;
+    SUCCEEDS(rdma_get_cm_event(channel, &event));
+    CHECK("V130", (int)event->event == wanted && event->id == id, "event %s", rdma_event_str(event->event));
+    SUCCEEDS(rdma_ack_cm_event(event));
+}
+/* TIMEWAIT_EXIT comes behind the program's own disconnect, be it the first or the answer to the peer's, and once. */
+static void exits(void) {
+    struct rdma_event_channel *channels[2];
+    struct rdma_cm_id *ids[2];
+    connected(ids, channels);
+    for (int i = 1; i >= 0; i--) {
+        if (i == 0)
+            expect_event(channels[0], ids[0], RDMA_CM_EVENT_DISCONNECTED);
+        double left = seconds();
+        SUCCEEDS(rdma_disconnect(ids[i]));
+        SUCCEEDS(rdma_disconnect(ids[i]));
+        if (i == 1)
+            expect_event(channels[1], ids[1], RDMA_CM_EVENT_DISCONNECTED);
+        expect_event(channels[i], ids[i], RDMA_CM_EVENT_TIMEWAIT_EXIT);
+        CHECK("V130", seconds() - left > 0.9, "it came of the peer's");
+    }
+    for (int i = 0; i < 2; i++) {
+        struct pollfd fd = {channels[i]->fd, POLLIN, 0};
+        CHECK("V130", poll(&fd, 1, 0) == 0, "another event");
+        rdma_destroy_qp(ids[i]);
+        SUCCEEDS(rdma_destroy_id(ids[i]));
+        rdma_destroy_event_channel(channels[i]);
+    }
+}
 /* An event that the peer's end raises looks at no queue pair: ibv_destroy_qp leaves the id's pointer to one that
  * is gone, whose memory may be anything by now. */
 static void destroyed_queue_pair(void) {
     struct rdma_event_channel *channels[2];
     struct rdma_cm_id *ids[2];
-    struct rdma_cm_event *event;
     connected(ids, channels);
     SUCCEEDS(rdma_disconnect(ids[1]));
     struct ibv_qp *gone = ids[0]->qp;
@@ -191,13 +220,7 @@ static void destroyed_queue_pair(void) {
     void *blocks[3 * 256];
     for (int i = 0; i < 3 * 256; i++)
         blocks[i] = MADE(calloc(1, 16 * (1 + i / 3)));
-    int expected[] = {RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_TIMEWAIT_EXIT};
-    for (int i = 0; i < 2; i++) {
-        SUCCEEDS(rdma_get_cm_event(channels[0], &event));
-        CHECK("V130", (int)event->event == expected[i] && event->id == ids[0], "event %s",
-              rdma_event_str(event->event));
-        SUCCEEDS(rdma_ack_cm_event(event));
-    }
+    expect_event(channels[0], ids[0], RDMA_CM_EVENT_DISCONNECTED);
     for (int i = 0; i < 3 * 256; i++)
         free(blocks[i]);
     ids[0]->qp = NULL;
@@ -299,6 +322,7 @@ static void port_is_left(void) {
 }
 int main(void) {
     destroyed_channel();
+    exits();
     destroyed_queue_pair();
     synchronous_end();
     port_is_left();
