@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use transom_os::users::{own as user, owns};
 
 /// How a socket's name ends. Before it stand the process's number, a hyphen, and what makes the name
 /// unlike every other.
@@ -33,11 +34,6 @@ impl std::fmt::Display for FolderError {
 }
 
 impl std::error::Error for FolderError {}
-
-/// This process's user, by whose right it acts.
-pub(crate) fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
 
 impl Folder {
     /// The folder in which this process puts its socket. Made if it does not exist.
@@ -76,15 +72,20 @@ impl Folder {
     fn check(path: &Path) -> Result<Folder, FolderError> {
         let failed = |why: String| FolderError { path: path.to_owned(), why };
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let about = fs::OpenOptions::new()
+        let open = fs::OpenOptions::new()
             .read(true)
             .custom_flags(flags.bits().cast_signed())
             .open(path)
-            .and_then(|folder| folder.metadata())
-            .map_err(|error| failed(error.to_string()))?;
-        if about.uid() != user() {
+            .and_then(|folder| Ok((folder.metadata()?, folder)));
+        let (about, folder) = open.map_err(|error| failed(error.to_string()))?;
+        if !owns(folder, about.uid()) {
             let (owner, user) = (about.uid(), user());
-            return Err(failed(format!("is user {owner}'s, and has to be user {user}'s")));
+            let many = if owner == user {
+                ", as which all users appear that this namespace does not map"
+            } else {
+                ""
+            };
+            return Err(failed(format!("is user {owner}'s{many}, and has to be user {user}'s")));
         }
         if about.mode() & 0o077 != 0 {
             let mode = about.mode() & 0o777;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::folder::user;
+use transom_os::users::is_ours;
 
 /// A connection, and the process that listens there, if the kernel names it: one of another PID namespace has no
 /// number here. `None` if another user listens there. Never waits for the process; a read of what it says
@@ -23,7 +23,7 @@ pub(crate) fn connect(
     let _ = transom_os::peers::refuse_descriptors(&socket);
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     let listener = transom_os::peers::peer(&socket)?;
-    if listener.user != user() {
+    if !is_ours(listener.user) {
         return Ok(None);
     }
     let stream = Stream::from(socket);

@@ -1,6 +1,6 @@
 //! Questions of every library of Transom's to the operating system, because it runs inside of another's program:
 //! the [`environment`], where the caller may steer the program by it; the kernel's [`answers`] about sockets and
-//! users, and whose the other end of one is (`peers`); [`signals`] that the program must not see; copies to
+//! users, and whose the other end of one is (`peers`, `users`); [`signals`] that the program must not see; copies to
 //! memory that it shares with another process (`share`); and [`threads`] of its own.
 
 pub mod answers;
@@ -11,3 +11,5 @@ pub mod peers;
 pub mod share;
 pub mod signals;
 pub mod threads;
+#[cfg(not(windows))]
+pub mod users;

@@ -1,11 +1,13 @@
 //! Identity: the addresses of this machine, and the user behind a loopback connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::OnceLock;
 
 use super::Interface;
 use super::diag::{is_answered, user_of_peer};
-use transom_os::answers::{end, maps_every_user, owner_in};
+#[cfg(test)]
+use transom_os::answers::maps_every_user;
+use transom_os::answers::{end, owner_in};
+pub(crate) use transom_os::users::{is_ours as is_our_user, own as user};
 
 /// Every IP address of this machine.
 ///
@@ -60,23 +62,6 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
         }
         _ => None,
     }
-}
-
-/// This process's user.
-pub(crate) fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// Whether a user, as the kernel has named it to us, is ours.
-///
-/// In a user namespace that does not map every user, all that it does not map have one number
-/// (65534, usually). Then that number says nothing, even if it is our own.
-pub(crate) fn is_our_user(uid: u32) -> bool {
-    static OVERFLOW: OnceLock<u32> = OnceLock::new();
-    let text = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let overflow = *OVERFLOW
-        .get_or_init(|| text("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65534));
-    uid == user() && (uid != overflow || maps_every_user(&text("/proc/self/uid_map")))
 }
 
 /// Whether the other end of a connection from `local` to `peer` is a socket of this machine that

@@ -28,9 +28,9 @@ fn name(at: SocketAddr) -> String {
     format!("transom/process/{at}")
 }
 
-const NONCE: [u8; 16] = *b"0123456789abcdef";
+pub(super) const NONCE: [u8; 16] = *b"0123456789abcdef";
 
-fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
+pub(super) fn hello(nonce: [u8; 16], others: u8) -> Vec<u8> {
     [&b"TRANSOM6"[..], &nonce, &[others]].concat()
 }
 

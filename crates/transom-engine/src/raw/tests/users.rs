@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use transom_memory::Rights;
 
 use super::harness::*;
-use super::processes::{accepted, child_of, connected_with, end_with_parent, parent};
+use super::processes::{accepted, alone, child_of, connected_with, end_with_parent, parent};
+use super::upgrade::{NONCE, ask, hello, offerer};
 use crate::raw::{Explain, HalfOpen, Options, Path, PathReason};
 use crate::sys::LocalListener;
 use crate::{CompletionKind, DenialCause, Operation, Status};
@@ -178,6 +179,43 @@ fn silent_connections_of_a_user_keep_no_other_user_out() {
     assert_eq!(listener.turned_away(), 54);
     drop(silent.stdin.take());
     assert!(silent.wait().unwrap().success());
+}
+
+/// A server of root's that acts for a user for a moment, who comes just then: what could not look into its memory
+/// anyway (ptrace(2)) shares none with it.
+#[test]
+fn a_process_that_acts_for_a_user_shares_no_memory_with_that_user() {
+    let test = "users::a_process_that_acts_for_a_user_shares_no_memory_with_that_user";
+    if let Some(at) = parent() {
+        become_another_user();
+        println!("\nready");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        let local = offerer(at);
+        local.send(&hello(NONCE, 0)).unwrap();
+        // SAFETY: ends the process without running anything else.
+        unsafe { libc::_exit(i32::from(ask(at, NONCE).1)) }
+    }
+    if !is_root(test) || !alone(test) {
+        return;
+    }
+    let passive = End::new(&Options { path: Path::Process, ..Options::from_env() });
+    let listener = listening(&passive);
+    let mut peer = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
+        .env("TRANSOM_TEST_PEER", listener.address().unwrap().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(peer.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "ready"));
+    // SAFETY: plain calls; libc changes every thread of the process.
+    let acts_as = |user| assert_eq!(unsafe { libc::seteuid(user) }, 0);
+    acts_as(STRANGER);
+    drop(peer.stdin.take());
+    let answer = peer.wait().unwrap().code();
+    acts_as(0);
+    assert_eq!(answer, Some(i32::from(b'-')));
 }
 
 /// Another user has the name of our upgrade socket: nothing is believed or offered there, and
