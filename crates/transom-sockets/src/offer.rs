@@ -128,8 +128,8 @@ fn folder() -> Option<String> {
         look()
     })?;
     let own = about.st_mode & libc::S_IFMT == libc::S_IFDIR
-        && about.st_uid == user
-        && about.st_mode & 0o077 == 0;
+        && about.st_mode & 0o077 == 0
+        && sys::owns(&name, about.st_uid);
     own.then_some(path)
 }
 
@@ -212,7 +212,7 @@ fn is_here(ip: IpAddr) -> bool {
 /// The cookie of the TCP socket of this network namespace that is at `at` and connected to `to`, if it
 /// belongs to this user.
 fn cookie_of(at: SocketAddr, to: SocketAddr) -> Option<u64> {
-    other_end(at, to).filter(|end| end.user == sys::user()).map(|end| end.cookie)
+    other_end(at, to).filter(|end| sys::is_ours(end.user)).map(|end| end.cookie)
 }
 
 /// The socket that is at `at` and connected to `to`, as the kernel knows it.
@@ -320,7 +320,7 @@ pub(crate) fn grow(fd: c_int, side: Side, counts: (u64, u64), peer: &AtomicU64) 
         // A process of this user could claim the connection in the place of another user's.
         Side::Active => match other_end(to, at) {
             Some(end) if !end.is_held => return Outcome::Later,
-            Some(end) if end.user == sys::user() => offer(fd, (at, to), counts),
+            Some(end) if sys::is_ours(end.user) => offer(fd, (at, to), counts),
             _ => Err(Why::OtherUser),
         },
         Side::Passive => {
@@ -507,7 +507,7 @@ fn is_within_user(fd: c_int) -> bool {
     let (at, to) = (canonical(at), canonical(to));
     let is_open = || sys::look_at_tcp(fd).is_some_and(|seen| seen.established);
     // A socket without a holder was not accepted yet, or is closed.
-    let is_own = |end: Found| if end.is_held { end.user == sys::user() } else { !is_open() };
+    let is_own = |end: Found| if end.is_held { sys::is_ours(end.user) } else { !is_open() };
     is_here(to.ip()) && other_end(to, at).is_none_or(is_own)
 }
 
@@ -689,7 +689,7 @@ fn segment_of(cookie: u64) -> Option<Segment> {
 /// Attach a segment that another process of this user has made, if it is one.
 fn open(id: u32, cookie: u64) -> Option<Segment> {
     let (length, user) = sys::about_memory(id)?;
-    if user != sys::user() || length < HEADER as u64 || length > 1 << 30 {
+    if !sys::is_ours(user) || length < HEADER as u64 || length > 1 << 30 {
         return None;
     }
     let at = sys::attach_memory(id, length as usize).ok()?;

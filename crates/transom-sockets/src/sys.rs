@@ -388,9 +388,32 @@ pub(crate) fn tid() -> u32 {
     unsafe { call!(libc::SYS_gettid) }.unwrap_or_default() as u32
 }
 
-pub(crate) fn user() -> u32 {
-    // SAFETY: no memory is touched.
-    unsafe { call!(libc::SYS_geteuid) }.unwrap_or_default() as u32
+pub(crate) use transom_os::users::own as user;
+
+/// Whether a user, as the kernel has named it, is this process's.
+pub(crate) fn is_ours(owner: u32) -> bool {
+    transom_os::users::is_ours_with(read_beginning, owner)
+}
+
+/// Whether a folder is this user's, of which the kernel says that its owner is `owner`.
+pub(crate) fn owns(folder: &CStr, owner: u32) -> bool {
+    if owner != user() || !transom_os::users::is_ambiguous(read_beginning, owner) {
+        return owner == user();
+    }
+    let Ok(fd) = open(folder, libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC, 0) else {
+        return false;
+    };
+    let owns = transom_os::users::may_change(fd);
+    close(fd);
+    owns
+}
+
+/// Read the beginning of a file: how many bytes.
+fn read_beginning(path: &CStr, to: &mut [u8]) -> usize {
+    let Ok(fd) = open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0) else { return 0 };
+    let count = read(fd, to);
+    close(fd);
+    count.unwrap_or(0)
 }
 
 /// Whether there is a process or thread with this number.

@@ -508,6 +508,51 @@ fn nothing_is_put_into_a_folder_that_is_not_the_users_alone() {
     }
 }
 
+/// In a namespace of users, the folder of one who has no number there, and opens it now and then.
+const NOBODYS: &str = r"
+place, libc = '/dev/shm/transom-65534', ctypes.CDLL(None)
+# Folders of this process's alone, because the user nobody may have one. CLONE_NEWNS; MS_REC, MS_PRIVATE.
+assert libc.unshare(0x20000) == 0 and libc.mount(b'none', b'/', None, 0x44000, None) == 0
+assert libc.mount(b'none', b'/dev/shm', b'tmpfs', 0, None) == 0
+os.mkdir(place, 0o700)
+os.chown(place, 54325, 54325)
+other = os.fork()
+if other == 0:
+    become(54325)
+    while True:
+        os.chmod(place, 0o777)
+        os.chmod(place, 0o700)
+child = os.fork()
+if child == 0:
+    become(54324)
+    assert libc.prctl(4, 1) == 0 # PR_SET_DUMPABLE: it may write to its files in /proc
+    assert libc.unshare(0x10000000) == 0 # CLONE_NEWUSER
+    with open('/proc/self/uid_map', 'w') as f: f.write('65534 54324 1')
+    assert files()[:-1] == place and os.stat(place).st_uid == 65534
+    for turn in range(20):
+        all = [socket.create_server(('127.0.0.1', 0)) for turn in range(300)]
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+os.kill(other, signal.SIGKILL)
+os.waitpid(other, 0)
+used = os.listdir(place)
+for name in used: os.unlink(place + '/' + name)
+os.rmdir(place)
+print(status, len(used))
+";
+
+#[test]
+fn a_folder_of_a_user_without_a_number_is_not_used() {
+    if !there(&["python3"]) {
+        return;
+    }
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can play two users");
+    }
+    let said = line(&mut python(&format!("{FILES}{NOBODYS}"), &[], true));
+    assert_eq!(said, "0 0");
+}
+
 /// A user whose folder is taken away while a program runs, and replaced by a link to another one.
 const REPLACED: &str = r"
 target = sys.argv[1]

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::Serialize;
+use transom_os::users::owns;
 use transom_switch::directory;
 
 use crate::files::read_regular;
@@ -27,8 +29,15 @@ const MOST: u64 = 1 << 20;
 /// Whether each segment of this user is that of a switched connection, by its number. Another user may have made
 /// the folder first: then it says nothing.
 fn segments(folder: &Path, user: u32) -> HashMap<u64, bool> {
-    let own = fs::symlink_metadata(folder)
-        .is_ok_and(|about| about.is_dir() && about.uid() == user && about.mode() & 0o077 == 0);
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let open =
+        fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(folder);
+    let own = open.is_ok_and(|folder| {
+        let about = folder.metadata();
+        about.is_ok_and(|about| {
+            about.uid() == user && about.mode() & 0o077 == 0 && owns(&folder, user)
+        })
+    });
     let entries = if own { fs::read_dir(folder).ok() } else { None };
     let files = entries.into_iter().flatten().flatten();
     let files = files.filter(|file| file.file_name().to_string_lossy().starts_with("connections-"));
