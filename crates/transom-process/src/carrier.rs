@@ -131,13 +131,17 @@ impl<'a, A: Area, L: Lender<A>> RingCarrier<'a, A, L> {
         self.flush();
     }
 
-    /// Whether what is composed for a slot is one record.
-    #[inline]
+    /// Whether what is composed for a slot is one record. A header and nothing else in front of a payload is.
+    #[inline(always)]
     fn is_one_record(&self) -> bool {
-        self.front == HEADER
-            || record::to_words(&self.record)
-                .and_then(Header::from_words)
-                .is_some_and(|header| header.front() + header.payload() == self.front + self.length)
+        self.front == HEADER || self.says_its_length()
+    }
+
+    /// Whether the header composed for a slot says how many bytes there are.
+    fn says_its_length(&self) -> bool {
+        record::to_words(&self.record)
+            .and_then(Header::from_words)
+            .is_some_and(|header| header.front() + header.payload() == self.front + self.length)
     }
 }
 

@@ -224,7 +224,7 @@ impl<A: Area> Duplex<A> {
         }
         self.area.point("a record was read");
         let Some(words) = record::to_words(record) else { return Ok(Next::None) };
-        if record::kind_of(words[0]) != record::WHOLE_WRITE
+        if record::is_of_reads(words[0])
             && let Some(header) = Header::from_words(words)
             && !self.names_what_was_lent(&Record { header, body: Found::Inline([0; INLINE / 8]) })
         {

@@ -154,14 +154,6 @@ pub(crate) const WHOLE_SEND_ELSEWHERE: u64 = WHOLE_SEND | (ELSEWHERE as u64) << 
 /// The flags of such Sends that ask for an event at the receiver or bring immediate data, as [`kind_of`] has them.
 pub(crate) const WITH_SEND: u64 = ((SOLICITED | IMMEDIATE) as u64) << 8;
 
-/// Whether bytes begin with the header of a Send that is one record and invalidates nothing.
-#[inline(always)]
-pub(crate) fn is_whole_send(bytes: &[u8]) -> bool {
-    let any = WITH_SEND | (ELSEWHERE as u64) << 8;
-    let first = bytes.first_chunk().map(|first| kind_of(u64::from_ne_bytes(*first)));
-    first.is_some_and(|kind| kind & !any == WHOLE_SEND)
-}
-
 /// Make a record whose payload is not here of one that lies in a slot: [`ELSEWHERE`].
 #[inline(never)]
 pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64) {
@@ -181,6 +173,14 @@ pub(crate) fn set_elsewhere(record: &mut [u8; crate::ring::SMALL], address: u64)
 pub(crate) fn is_of_reads(first: u64) -> bool {
     let kind = (kind_of(first) & 0xFF) as u8;
     kind == RecordKind::Read as u8 || kind == RecordKind::Answer as u8
+}
+
+/// Whether the first word of a header in a ring is that of a plain Write, or of a Send that invalidates
+/// nothing, which is one record.
+#[inline(always)]
+pub(crate) fn is_whole(first: u64) -> bool {
+    let kind = kind_of(first);
+    kind == WHOLE_WRITE || kind & !WITH_SEND == WHOLE_SEND
 }
 
 /// A header's first word without the ring's lap.

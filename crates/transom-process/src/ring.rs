@@ -13,9 +13,7 @@
 //! `tests/loom.rs` runs every interleaving of this file.
 
 use super::lending::Lent;
-use super::record::{
-    ELSEWHERE, HEADER, Header, LARGEST_PAYLOAD, LENT, RecordKind, WHOLE_WRITE, Words,
-};
+use super::record::{self, ELSEWHERE, HEADER, Header, LARGEST_PAYLOAD, LENT, RecordKind, Words};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots of a side. A power of two.
@@ -484,10 +482,10 @@ impl Consumer {
         let lap = self.laps.lap(self.next);
         let length = last >> 32;
         let mut here = length <= INLINE as u64;
-        if first != WHOLE_WRITE << 32 | u64::from(lap) || length > LARGEST_PAYLOAD as u64 {
-            if first as u32 != lap {
-                return Taken::Nothing;
-            }
+        if first as u32 != lap {
+            return Taken::Nothing;
+        }
+        if !record::is_whole(first) || length > LARGEST_PAYLOAD as u64 {
             let header = Header::from_words([first, 0, 0, last]);
             match header.filter(|header| header.is_small()) {
                 Some(header) => here = header.fits_slot(),

@@ -12,7 +12,7 @@ use transom_wire::{
 };
 
 use crate::flow_control::{FlowControl, Patience};
-use crate::record::{self, HEADER, LARGEST_PAYLOAD};
+use crate::record::{HEADER, LARGEST_PAYLOAD};
 use inbound::Inbound;
 use outbound::Outbound;
 
@@ -70,14 +70,9 @@ impl Channel {
         Patience { delay: config.ack_delay, records: config.ack_limit, bytes: ACK_BYTES }
     }
 
-    /// A record that is no Write by itself.
+    /// A record that is no Write or Send by itself.
     #[inline(never)]
     fn decode_other<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
-        if record::is_whole_send(bytes)
-            && let Some(decoded) = self.on_whole_send(bytes)
-        {
-            return Ok(decoded);
-        }
         if self.handshake.phase() == HandshakePhase::Closing {
             return Ok(self.with_news(Decoded::of(bytes.len(), None)));
         }
@@ -161,6 +156,9 @@ impl StartUp for Channel {
 impl Receiving for Channel {
     fn decode<'b>(&mut self, now: Time, bytes: &'b [u8]) -> Result<Decoded<'b>, Violation> {
         if let Some(decoded) = self.on_whole_write(bytes) {
+            return Ok(decoded);
+        }
+        if let Some(decoded) = self.on_whole_send(bytes) {
             return Ok(decoded);
         }
         self.decode_other(now, bytes)
