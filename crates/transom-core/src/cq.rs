@@ -246,6 +246,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// `QueueOverrun` if the queue is full, or was before.
+    #[inline]
     pub fn push(&mut self, completion: Completion) -> Result<(), Status> {
         if self.failed.is_some() || self.ring.len() >= self.capacity() {
             return Err(self.overrun(&completion));
@@ -392,9 +393,10 @@ impl CompletionQueue {
     pub fn poll(&mut self, results: &mut [Completion]) -> usize {
         let mut count = 0;
         for to in results {
-            let Some(entry) = self.ring.pop_front() else { break };
-            self.left(&entry);
-            *to = entry;
+            let Some(entry) = self.ring.front() else { break };
+            *to = *entry;
+            self.ring.pop_front();
+            self.left(to);
             count += 1;
         }
         count

@@ -194,6 +194,12 @@ impl Execution {
         if self.failed || self.pair.sends_failed() || self.under_way.is_some() {
             return None;
         }
+        self.next_request()
+    }
+
+    /// The next request, which may have to wait.
+    #[inline(always)]
+    pub(crate) fn next_request(&self) -> Option<&Slot> {
         self.requests.get(self.next)
     }
 
@@ -369,6 +375,7 @@ impl Execution {
     }
 
     /// Complete the receive that a message has consumed.
+    #[inline]
     pub(crate) fn complete_receive(&mut self, effects: &mut Effects, arrival: &Arrival) {
         let Some(slot) = self.receives.front() else { return };
         let mut flags = CompletionFlags::default();
@@ -408,6 +415,7 @@ impl Execution {
     }
 
     /// Remove the oldest receive: the place of its completion.
+    #[inline(always)]
     fn remove_receive(&mut self) -> u32 {
         self.receives.remove();
         self.receiving = false;

@@ -64,6 +64,7 @@ impl Slot {
     }
 
     /// The message that it makes, if it makes one.
+    #[inline(always)]
     pub(crate) fn message(&self) -> Option<Message> {
         let length = u32::try_from(self.length).ok()?;
         let solicited = self.flags.contains(Flags::SOLICIT);

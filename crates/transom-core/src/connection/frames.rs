@@ -64,7 +64,7 @@ impl Connection {
                     continue;
                 }
             };
-            let Decoded { consumed, done, news, event } = decoded;
+            let Decoded { consumed, done, news, .. } = decoded;
             ahead = usize::saturating_sub(ahead, consumed);
             if let Some(rest) = bytes.get(consumed..).filter(|rest| rest.len() >= BURST) {
                 self.fetch_ahead(memory, cx.host, rest, &mut ahead);
@@ -76,12 +76,12 @@ impl Connection {
                 quiet = self.quiet(cx);
                 pass = memory.pass(&mut *cx.lane);
             }
-            match (quiet, event) {
-                (Some(_), None) if consumed > 0 => frames.taken(consumed),
-                (
-                    Some(_),
-                    Some(Event::Write { token, address, payload, last: true, immediate }),
-                ) if immediate.is_none() || self.takes_immediate() => {
+            let in_loop = quiet.is_some();
+            match decoded.event {
+                None if in_loop && consumed > 0 => frames.taken(consumed),
+                Some(Event::Write { token, address, payload, last: true, immediate })
+                    if in_loop && (immediate.is_none() || self.takes_immediate()) =>
+                {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
                     let length = payload.len() as u32;
@@ -106,17 +106,14 @@ impl Connection {
                         self.wire.executed(cx.now);
                     }
                 }
-                (
-                    Some(_),
-                    Some(Event::Send {
-                        offset: 0,
-                        payload,
-                        last: true,
-                        solicited,
-                        invalidate: None,
-                        immediate,
-                    }),
-                ) if self.takes_whole(payload, immediate) => {
+                Some(Event::Send {
+                    offset: 0,
+                    payload,
+                    last: true,
+                    solicited,
+                    invalidate: None,
+                    immediate,
+                }) if in_loop && self.takes_whole(payload, immediate) => {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
                     let brings = (solicited, immediate);
@@ -130,7 +127,7 @@ impl Connection {
                     }
                 }
                 _ if consumed == 0 => break,
-                (_, event) => {
+                event => {
                     drop(pass);
                     let consumed = consumed.min(bytes.len());
                     self.take_frame(cx, event, bytes.get(..consumed).unwrap_or(bytes));

@@ -80,7 +80,8 @@ impl Connection {
         under: Under<'_>,
         out: &mut C,
     ) -> Next {
-        match self.execution.as_ref().and_then(Execution::startable).and_then(Slot::message) {
+        let next = self.execution.as_ref().and_then(Execution::next_request);
+        match next.and_then(Slot::message) {
             Some(message) => self.begin_whole(pass, under, &message, out),
             None => Next::No,
         }
@@ -97,7 +98,7 @@ impl Connection {
         out: &mut C,
     ) -> Next {
         let Some(execution) = self.execution.as_mut() else { return Next::No };
-        let Some(slot) = execution.requests.get(execution.next) else { return Next::No };
+        let Some(slot) = execution.next_request() else { return Next::No };
         let fetches = !message.is_counted();
         let length = message.payload() as usize;
         let lends = if fetches { out.wants_sink(slot.length) } else { out.wants_lend(length) };

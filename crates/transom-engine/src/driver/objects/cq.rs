@@ -78,7 +78,7 @@ impl Cq {
         self.filled.store(!queue.is_empty(), Ordering::Release);
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&self, queue: &mut CompletionQueue, mut completion: Completion) {
         if queue.keeps_times() {
             completion.at = sys::now();
