@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write;
 
-use crate::rewrite;
+use crate::{load, rewrite};
 
 /// The exit status where `transom run --require` finds that no queue pair was made.
 const UNUSED: c_int = 96;
@@ -203,9 +203,7 @@ unsafe extern "C" fn look(about: *mut libc::dl_phdr_info, _size: usize, to: *mut
     }
     // SAFETY: as above.
     let path = unsafe { CStr::from_ptr(name) }.to_bytes();
-    let file = path.get(folder(path).len()..).unwrap_or_default();
-    let file = file.strip_prefix(b"/").unwrap_or(file);
-    if !file.starts_with(b"libibverbs") {
+    if !load::is_libibverbs(path) {
         return 0;
     }
     // SAFETY: zeros are a value of it.

@@ -66,6 +66,11 @@ extern "C" fn nothing() -> *mut c_void {
     std::ptr::null_mut()
 }
 
+/// Whether a path is that of a libibverbs, Transom's or another.
+pub(crate) fn is_libibverbs(path: &[u8]) -> bool {
+    stands_for(path) == Some(0)
+}
+
 /// The library of Transom that is meant by a path: the last part is its name, alone or with a word behind a
 /// `-`, and `.so` follows.
 fn stands_for(path: &[u8]) -> Option<usize> {
@@ -128,6 +133,8 @@ mod tests {
             ("libibverbs", None),
             ("libibverbsx.so", None),
             ("libibverbs_testing.so", None),
+            ("pyverbs/libibverbs.cpython-311-x86_64-linux-gnu.so", None),
+            ("pyverbs/libibverbs_enums.cpython-311-x86_64-linux-gnu.so", None),
             ("libibverbs.so/libmlx5.so", None),
             ("/usr/lib/libibverbs/libmlx5-rdmav34.so", None),
             ("xlibibverbs.so.1", None),
