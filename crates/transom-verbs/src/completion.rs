@@ -225,14 +225,20 @@ impl Queue {
         self.has_datagrams.store(!ports.is_empty(), Ordering::Relaxed);
     }
 
+    #[inline]
     fn entry(&self, completion: &Completion) -> ibv_wc {
         let entry = crate::status::entry(completion);
         if entry.status != status::SUCCESS {
-            usage::failed(entry.status);
-            self.context.port.failed(completion, entry.status);
-            explain::completion(&self.context, completion);
+            self.failed(completion, entry.status);
         }
         entry
+    }
+
+    #[cold]
+    fn failed(&self, completion: &Completion, status: u32) {
+        usage::failed(status);
+        self.context.port.failed(completion, status);
+        explain::completion(&self.context, completion);
     }
 
     fn armed(&self) -> MutexGuard<'_, Option<NotifyKind>> {

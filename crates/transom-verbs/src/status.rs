@@ -5,6 +5,7 @@ use transom_engine::{Completion, CompletionFlags, CompletionKind, Status};
 use crate::abi::{ibv_wc, status, wc};
 
 /// The status of a completion.
+#[inline]
 pub(crate) fn of(ended: Status, kind: CompletionKind) -> u32 {
     match (ended, kind) {
         (Status::Success, _) => status::SUCCESS,

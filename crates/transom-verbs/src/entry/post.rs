@@ -13,7 +13,7 @@ use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
 use crate::kind::kind;
-use crate::queue_pair::{Destination, QueuePair, atomic, of_length, operation, post_error};
+use crate::queue_pair::{Destination, QueuePair, atomic, limit_length, operation, post_error};
 use crate::{explain, limits};
 
 /// A value of the program's, which may lie at any address: libiscsi and tgt have theirs in packed structures,
@@ -26,9 +26,9 @@ struct Unaligned<T>(T);
 /// # Safety
 /// Null, or a value of the program's, at any address.
 #[inline]
-unsafe fn value<T: Copy>(at: *const T) -> Option<T> {
-    // SAFETY: this function's contract.
-    (!at.is_null()).then(|| unsafe { at.read_unaligned() })
+unsafe fn value<'a, T>(at: *const T) -> Option<&'a Unaligned<T>> {
+    // SAFETY: this function's contract; no address is wrong for a packed structure.
+    unsafe { at.cast::<Unaligned<T>>().as_ref() }
 }
 
 /// An entry of a list in the engine's words.
@@ -95,40 +95,44 @@ fn too_many(call: &str, given: usize, most: u32) -> Errno {
 #[inline]
 unsafe fn post_one(
     pair: &QueuePair,
-    wr: &ibv_send_wr,
-    post: impl FnOnce(&Request, Data<'_>, Destination) -> Result,
+    wr: &Unaligned<ibv_send_wr>,
+    post: impl FnOnce(&Request, Data<'_>, &Destination) -> Result,
 ) -> Result<u64> {
-    let to = &wr.wr;
     let mut bind = None;
-    let operation = match wr.opcode {
+    let operation = match wr.0.opcode {
         wr::ATOMIC_CMP_AND_SWP | wr::ATOMIC_FETCH_AND_ADD if !kind().has("atomics") => {
             return Err(Errno::EINVAL);
         }
         wr::ATOMIC_CMP_AND_SWP => {
-            let change = Atomic::CompareSwap { compare: to.rkey_or_compare, swap: to.swap };
-            atomic(to.remote_addr, to.atomic_rkey, change)
+            let change =
+                Atomic::CompareSwap { compare: wr.0.wr.rkey_or_compare, swap: wr.0.wr.swap };
+            atomic(wr.0.wr.remote_addr, wr.0.wr.atomic_rkey, change)
         }
         wr::ATOMIC_FETCH_AND_ADD => {
-            let change = Atomic::FetchAdd { add: to.rkey_or_compare };
-            atomic(to.remote_addr, to.atomic_rkey, change)
+            let change = Atomic::FetchAdd { add: wr.0.wr.rkey_or_compare };
+            atomic(wr.0.wr.remote_addr, wr.0.wr.atomic_rkey, change)
         }
         wr::BIND_MW => {
-            let asked = &wr.bind_mw;
+            let asked = wr.0.bind_mw;
             // SAFETY: this function's contract.
             let bound = unsafe { bind_in_queue(asked.mw, asked.rkey, &asked.bind_info) }?;
             bind = Some(bound.1);
             bound.0
         }
-        opcode => operation(opcode, to.remote_addr, to.rkey_or_compare as u32, wr.imm_data)?,
+        opcode => {
+            operation(opcode, wr.0.wr.remote_addr, wr.0.wr.rkey_or_compare as u32, wr.0.imm_data)?
+        }
     };
+    let flags = pair.flags(wr.0.send_flags);
+    let mut request = Request { context: wr.0.wr_id, operation, flags };
     // SAFETY: this function's contract.
-    let given = unsafe { entries(wr.sg_list, wr.num_sge) }?;
+    let given = unsafe { entries(wr.0.sg_list, wr.0.num_sge) }?;
     let most = pair.caps.max_send_sge;
     if given.len() > most as usize {
         return Err(too_many("ibv_post_send", given.len(), most));
     }
-    let inline = wr.send_flags & send::INLINE != 0;
-    if inline && !may_be_inline(wr.opcode) {
+    let inline = wr.0.send_flags & send::INLINE != 0;
+    if inline && !may_be_inline(wr.0.opcode) {
         return Err(Errno::EINVAL);
     }
     let length: u64 = given.iter().map(|entry| u64::from(entry.0.length)).sum();
@@ -138,36 +142,35 @@ unsafe fn post_one(
             format!("ibv_post_send: {length} bytes inline, and the queue pair takes {most} at most")
         }));
     }
-    let operation = of_length(operation, length, pair.longest());
+    limit_length(&mut request.operation, length, pair.longest());
     let to = match pair.kind() {
         // SAFETY: this function's contract.
-        QueuePairKind::Ud => Destination::Datagram(unsafe { destination(pair, wr) }?),
-        QueuePairKind::XrcSend => Destination::Target(wr.remote_srqn),
+        QueuePairKind::Ud => Destination::Datagram(unsafe { destination(pair, &{ wr.0 }) }?),
+        QueuePairKind::XrcSend => Destination::Target(wr.0.remote_srqn),
         _ => Destination::Peer,
     };
-    let request = Request { context: wr.wr_id, operation, flags: pair.flags(wr.send_flags) };
-    if !operation.has_data() {
-        post(&request, Data::Sges(&[]), to)?;
+    if !request.operation.has_data() {
+        post(&request, Data::Sges(&[]), &to)?;
         if let Some(key) = bind {
             // SAFETY: this function's contract.
-            unsafe { (*wr.bind_mw.mw).rkey = key };
+            unsafe { (*wr.0.bind_mw.mw).rkey = key };
         }
         return Ok(0);
     }
     match given {
         // SAFETY: inline data is the program's to read: that is the contract of IBV_SEND_INLINE.
-        [only] if inline => post(&request, Data::Inline(unsafe { bytes(only) }), to)?,
+        [only] if inline => post(&request, Data::Inline(unsafe { bytes(only) }), &to)?,
         _ if inline => {
             let mut captured = Captured::new();
             // SAFETY: as above.
             unsafe { capture(given, &mut captured) }?;
-            post(&request, Data::Inline(&captured), to)?;
+            post(&request, Data::Inline(&captured), &to)?;
         }
-        [only] => post(&request, Data::Sges(&[engine_entry(only)]), to)?,
+        [only] => post(&request, Data::Sges(&[engine_entry(only)]), &to)?,
         _ => {
             let mut list = List::new();
             fill(&mut list, given.iter().map(engine_entry))?;
-            post(&request, Data::Sges(&list), to)?;
+            post(&request, Data::Sges(&list), &to)?;
         }
     }
     Ok(length)
@@ -214,12 +217,16 @@ unsafe fn capture(given: &[Unaligned<ibv_sge>], into: &mut Captured) -> Result {
 ///
 /// # Safety
 /// A chain of the program's.
-unsafe fn count<T: Copy>(mut first: *const T, most: u32, next: impl Fn(&T) -> *const T) -> usize {
+unsafe fn count<T>(
+    mut first: *const T,
+    most: u32,
+    next: impl Fn(&Unaligned<T>) -> *const T,
+) -> usize {
     let mut count = 0;
     while count < most as usize {
         // SAFETY: this function's contract.
         let Some(one) = (unsafe { value(first) }) else { break };
-        (count, first) = (count + 1, next(&one));
+        (count, first) = (count + 1, next(one));
     }
     count
 }
@@ -238,27 +245,28 @@ pub(crate) unsafe extern "C" fn post_send(
         // SAFETY: a chain of requests of the program's, each with its list.
         let posted = match unsafe { value(wr) } {
             None => Ok(()),
-            Some(only) if only.next.is_null() => {
+            Some(only) if only.0.next.is_null() => {
                 // SAFETY: as above.
                 let posted = unsafe {
-                    post_one(pair, &only, |request, data, to| pair.post_send(request, data, to))
+                    post_one(pair, only, |request, data, to| pair.post_send(request, data, to))
                 };
                 posted.map(|bytes| length = bytes)
             }
             Some(_) => {
                 // SAFETY: as above.
-                let expected =
-                    unsafe { count(wr, pair.caps.max_send_wr, |one: &ibv_send_wr| one.next) };
+                let expected = unsafe {
+                    count(wr, pair.caps.max_send_wr, |one: &Unaligned<ibv_send_wr>| one.0.next)
+                };
                 pair.post_chain(expected, |chain| {
                     // SAFETY: as above.
                     while let Some(request) = unsafe { value(wr) } {
                         // SAFETY: as above.
                         length += unsafe {
-                            post_one(pair, &request, |request, data, to| {
+                            post_one(pair, request, |request, data, to| {
                                 chain.post(request, data, to)
                             })
                         }?;
-                        wr = request.next;
+                        wr = request.0.next;
                     }
                     Ok(())
                 })
@@ -286,19 +294,19 @@ unsafe fn post_receives(
 ) -> c_int {
     let done = number(|| {
         // SAFETY: this function's contract.
-        let expected = unsafe { count(wr, depth, |one: &ibv_recv_wr| one.next) };
+        let expected = unsafe { count(wr, depth, |one: &Unaligned<ibv_recv_wr>| one.0.next) };
         post(expected, &mut |chain| {
             // SAFETY: this function's contract.
             while let Some(receive) = unsafe { value(wr) } {
                 // SAFETY: as above.
-                let given = unsafe { entries(receive.sg_list, receive.num_sge) }?;
+                let given = unsafe { entries(receive.0.sg_list, receive.0.num_sge) }?;
                 if given.len() > most_sge as usize {
                     return Err(too_many("ibv_post_recv", given.len(), most_sge));
                 }
                 let (mut list, mut room) = (List::new(), limits::MESSAGE);
                 fill(&mut list, given.iter().map(|entry| clipped(entry, &mut room)))?;
-                chain.post(receive.wr_id, &list).map_err(post_error)?;
-                wr = receive.next;
+                chain.post(receive.0.wr_id, &list).map_err(post_error)?;
+                wr = receive.0.next;
             }
             Ok(())
         })

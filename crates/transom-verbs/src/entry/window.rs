@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
             let (operation, key) = bind(mw, true, None, &asked.bind_info)?;
             let flags = pair.flags(asked.send_flags);
             let request = Request { context: asked.wr_id, operation, flags };
-            pair.post_send(&request, Data::Sges(&[]), Destination::Peer)?;
+            pair.post_send(&request, Data::Sges(&[]), &Destination::Peer)?;
             (*mw).rkey = key;
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::entry::shell::{self, OfQueuePair, Shell};
 use crate::entry::window::bind_in_queue;
 use crate::entry::{address, number};
 use crate::errno::{Errno, Result};
-use crate::queue_pair::{Destination, Post, atomic, of_length, operation};
+use crate::queue_pair::{Destination, Post, atomic, limit_length, operation};
 
 /// Requests between `wr_start` and `wr_complete`. Its memory is kept for the next ones.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Builder {
         for built in requests.iter_mut().filter(|built| built.bytes.is_none()) {
             let list = entries.get(built.entries.clone()).unwrap_or_default();
             let length = list.iter().map(|entry| u64::from(entry.length)).sum();
-            built.request.operation = of_length(built.request.operation, length, longest);
+            limit_length(&mut built.request.operation, length, longest);
             if !built.request.operation.has_data() {
                 built.entries = 0..0;
             }

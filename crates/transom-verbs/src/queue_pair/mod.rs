@@ -24,7 +24,7 @@ use crate::rendezvous::{Number, Rendezvous};
 use crate::xrc::XrcDomain;
 use crate::{datagram, explain, gid, limits, timers, transitions, usage};
 
-pub(crate) use posting::{atomic, of_length, operation, post_error};
+pub(crate) use posting::{atomic, limit_length, operation, post_error};
 
 /// A queue pair.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ impl QueuePair {
         let _ = self.post_chain_now(held.len(), |chain| {
             for Held { request, list, inline, to } in &held {
                 let data = inline.as_ref().map_or(Data::Sges(list), |bytes| Data::Inline(bytes));
-                let _ = chain.post(request, data, *to);
+                let _ = chain.post(request, data, to);
             }
             Ok(())
         });
@@ -77,7 +77,7 @@ impl QueuePair {
 
     /// Post one request.
     #[inline]
-    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: Destination) -> Result {
+    pub(crate) fn post_send(&self, request: &Request, data: Data<'_>, to: &Destination) -> Result {
         let held = self.state.load(Ordering::Relaxed) == qps::SQD;
         if held || self.datagrams.is_some() || matches!(to, Destination::Target(_)) {
             return self.post_chain(1, |chain| chain.post(request, data, to));
@@ -123,7 +123,7 @@ impl QueuePair {
             }
             _ => self.post_chain(list.clone().count(), |chain| {
                 let mut list = list.clone();
-                list.try_for_each(|(request, data, to)| chain.post(&request, data, to))
+                list.try_for_each(|(request, data, to)| chain.post(&request, data, &to))
                     .inspect_err(|_| chain.cancel())
             }),
         }
@@ -212,16 +212,16 @@ pub(crate) enum Chain<'a, 'chain, 'queue> {
 
 impl Chain<'_, '_, '_> {
     /// Post the next request. After an error the chain is as before.
-    #[inline]
-    pub(crate) fn post(&mut self, request: &Request, data: Data<'_>, to: Destination) -> Result {
+    #[inline(always)]
+    pub(crate) fn post(&mut self, request: &Request, data: Data<'_>, to: &Destination) -> Result {
         match (self, to) {
             (Chain::Engine(chain), Destination::Target(number)) => {
-                chain.post_to(number, request, data).map_err(post_error)
+                chain.post_to(*number, request, data).map_err(post_error)
             }
             (Chain::Engine(chain), _) => chain.post(request, data).map_err(post_error),
-            (Chain::Held { pair, held, .. }, to) => pair.hold(held, request, data, to),
+            (Chain::Held { pair, held, .. }, to) => pair.hold(held, request, data, *to),
             (Chain::Datagrams { pair, outgoing }, to) => {
-                pair.send_some(outgoing, std::iter::once((*request, data, to)))
+                pair.send_some(outgoing, std::iter::once((*request, data, *to)))
             }
         }
     }
@@ -275,13 +275,15 @@ pub(crate) fn atomic(address: u64, rkey: u32, change: Atomic) -> Operation {
     Operation::Atomic { token: rkey, address, change }
 }
 
-/// A request whose list has so many bytes, or one that fails with `LOC_LEN_ERR` in its turn: a message
+/// A request whose list has so many bytes fails with `LOC_LEN_ERR` in its turn, unless that fits: a message
 /// is no longer than `most`, and what an atomic fetches are eight bytes (Verbs V95).
 #[inline]
-pub(crate) fn of_length(operation: Operation, length: u64, most: u32) -> Operation {
+pub(crate) fn limit_length(operation: &mut Operation, length: u64, most: u32) {
     let fits = match operation {
         Operation::Atomic { .. } => length == 8,
         _ => length <= u64::from(most),
     };
-    if fits { operation } else { Operation::Unsupported { status: Status::BufferOverflow } }
+    if !fits {
+        *operation = Operation::Unsupported { status: Status::BufferOverflow };
+    }
 }

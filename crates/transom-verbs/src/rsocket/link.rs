@@ -293,7 +293,7 @@ impl Link {
     pub(crate) fn say(&mut self, word: Word) -> Result {
         let bytes = word.to_bytes();
         let send = request(about::WORD, Operation::Send, false);
-        self.pair.post_send(&send, Data::Inline(&bytes), Destination::Peer)?;
+        self.pair.post_send(&send, Data::Inline(&bytes), &Destination::Peer)?;
         self.words_under_way += 1;
         Ok(())
     }
