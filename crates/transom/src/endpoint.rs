@@ -122,6 +122,15 @@ struct Inbox {
     closed: bool,
 }
 
+impl Inbox {
+    /// Where the bytes of a receive lie.
+    fn room(&self, index: u32) -> Sge {
+        let buffers = &self.buffers.shared;
+        let address = buffers.base + u64::from(index) * u64::from(self.size);
+        Sge { token: buffers.token.0, address, length: self.size }
+    }
+}
+
 /// The endpoint's hold on its requests. The engine may keep them for longer, but no code of the
 /// program's. Dropped behind the queue pair: then no request is under way.
 struct Hold(Arc<Requests>);
@@ -195,19 +204,15 @@ impl Endpoint {
             this: this.clone(),
         });
         for index in 0..count {
-            endpoint.post_receive(index)?;
+            let room = lock(&endpoint.inbox).room(index);
+            endpoint.post_receive(index, room)?;
         }
         Ok(endpoint)
     }
 
-    fn post_receive(&self, index: u32) -> Result<()> {
-        let inbox = lock(&self.inbox);
-        let address = inbox.buffers.shared.base + u64::from(index) * u64::from(inbox.size);
-        let token = inbox.buffers.shared.token.0;
-        let sge = Sge { token, address, length: inbox.size };
-        drop(inbox);
+    fn post_receive(&self, index: u32, room: Sge) -> Result<()> {
         self.raw
-            .post_receive(RECEIVE | u64::from(index), &[sge])
+            .post_receive(RECEIVE | u64::from(index), &[room])
             .map_err(|error| explain::call("posting a receive", &error))
     }
 
@@ -493,10 +498,11 @@ impl Endpoint {
         let mut bytes = vec![0; length.min(inbox.size) as usize];
         let at = u64::from(index) * u64::from(inbox.size);
         let copied = inbox.buffers.copy_out(at, &mut bytes);
+        let room = inbox.room(index);
         drop(inbox);
         // If the connection has ended meanwhile there is nothing to be posted, and the next call
         // says so.
-        let _ = self.post_receive(index);
+        let _ = self.post_receive(index, room);
         Poll::Ready(copied.map(|()| Message(bytes)))
     }
 
