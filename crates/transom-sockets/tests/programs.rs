@@ -564,6 +564,95 @@ fn a_call_that_is_left_by_a_jump_keeps_no_connection() {
     }
 }
 
+/// Prints how many doorbells come for each round of requests on fifty connections, one after the other, behind a
+/// sleep of their set that nothing has ended. Then for two connections, one of which had nothing for so many turns,
+/// and whether its request ends a sleep.
+const BELLS: &str = r"
+import os, select, socket, struct, threading
+l = socket.create_server(('127.0.0.1', 0))
+def pair():
+    c = socket.create_connection(l.getsockname())
+    return c, l.accept()[0]
+def received(s):
+    return struct.unpack_from('Q', s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 128)[0]
+pairs = [pair() for _ in range(50)]
+e = select.epoll()
+for c, s in pairs: e.register(s, select.EPOLLIN)
+def wants(s, events, how):
+    if how == 'again':
+        e.unregister(s)
+        e.register(s, events)
+    elif how == 'changed': e.modify(s, events)
+def exchange(c, s, how):
+    c.sendall(b'x')
+    assert e.poll(0) == [(s.fileno(), select.EPOLLIN)]
+    assert s.recv(9) == b'x'
+    if how != 'kept':
+        wants(s, select.EPOLLOUT, how)
+        assert e.poll(0) == [(s.fileno(), select.EPOLLOUT)]
+        wants(s, select.EPOLLIN, how)
+    s.sendall(b'y')
+    assert c.recv(9) == b'y'
+for c, s in pairs:
+    for _ in range(40): exchange(c, s, 'kept')
+for how in ['kept', 'changed', 'again']:
+    bells = []
+    for turn in range(4):
+        assert e.poll(0.001) == []
+        before = sum(received(s) for _, s in pairs)
+        for c, s in pairs: exchange(c, s, how)
+        # The first round comes behind sockets that had nothing for very long.
+        if turn > 0: bells.append(sum(received(s) for _, s in pairs) - before)
+    print(how, *bells)
+e = select.epoll()
+busy, quiet = pairs[:2]
+for c, s in busy, quiet: e.register(s, select.EPOLLIN)
+exchange(*quiet, 'kept')
+def asleep(thread=os.getpid()):
+    with open(f'/proc/self/task/{thread}/stat') as about: return about.read().rsplit(')')[-1].split()[0] == 'S'
+def request():
+    while not asleep(): pass
+    quiet[0].sendall(b'x')
+for turns in 200, 300:
+    for _ in range(turns): exchange(*busy, 'kept')
+    assert e.poll(0.001) == []
+    before = received(busy[1]) + received(quiet[1])
+    exchange(*busy, 'kept')
+    exchange(*quiet, 'kept')
+    print('behind', turns, 'turns', received(busy[1]) + received(quiet[1]) - before)
+    for _ in range(turns): exchange(*busy, 'kept')
+    thread = threading.Thread(target=request)
+    thread.start()
+    print('woken', e.poll(60) == [(quiet[1].fileno(), select.EPOLLIN)], quiet[1].recv(9))
+    thread.join()
+    quiet[1].sendall(b'y')
+    assert quiet[0].recv(9) == b'y'
+";
+
+/// Each of many busy connections has nothing for many turns of the set, while others have: its requests ring at the
+/// set no more often than it sleeps, whether the program renews its interest for each request or not.
+#[test]
+fn busy_connections_of_a_set_ring_once_for_a_sleep() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let said = |switched: bool| {
+        let mut running = python(BELLS, &[], switched);
+        let out = BufReader::new(running.0.stdout.take().unwrap());
+        out.lines().map(Result::unwrap).collect::<Vec<String>>()
+    };
+    // Over TCP each request is a byte.
+    let rounds = |count: &str| ["kept", "changed", "again"].map(|how| format!("{how}{count}"));
+    let of = |rounds: [String; 3], few: usize, many: usize| {
+        let quiet = |turns: usize, bells: usize| {
+            [format!("behind {turns} turns {bells}"), "woken True b'x'".to_owned()]
+        };
+        [&rounds[..], &quiet(200, few), &quiet(300, many)].concat()
+    };
+    assert_eq!(said(false), of(rounds(" 50 50 50"), 2, 2));
+    assert_eq!(said(true), of(rounds(" 1 1 1"), 1, 2));
+}
+
 /// How many connections were switched, and why others were not.
 #[test]
 fn a_process_says_at_its_end_what_has_become_of_its_connections() {
