@@ -62,6 +62,24 @@ def an_entry_whose_descriptor_is_closed_while_another_one_is_open():
     return out
 
 @scenario
+def an_entry_that_is_removed_when_its_bytes_have_ended_a_sleep():
+    """The thread that slept runs a moment later, and finds the bytes of another entry."""
+    out = []; a, b = pair(), pair(); e = made()
+    for n, (c, s) in enumerate((a, b)): control(e, ADD, s.fileno(), IN, n)
+    for remove in (lambda s: (control(e, DEL, s.fileno()), s)[1], lambda s: socket.socket(fileno=os.dup(s.fileno()))):
+        for turn in range(10):
+            for c, s in (a, b): c.sendall(b"x"); wait(e); s.recv(1); s.sendall(b"y"); c.recv(1)
+            t = threading.Thread(target=wait, args=(e, 4, -1), daemon=True); t.start(); in_epoll = ("232", "281", "441")
+            until(lambda: open(f"/proc/self/task/{t.native_id}/syscall").read().split()[0] in in_epoll)
+            b[0].send(b"x"); a[0].send(b"x"); s = remove(b[1])
+            if s is not b[1]: b[1].close()
+            b = b[0], s; t.join(60); out.append(t.is_alive())
+            if out[-1]: return out
+            out.append([attempt(s.recv, 9) for s in (a[1], b[1])]); control(e, DEL, b[1].fileno()); control(e, ADD, b[1].fileno(), IN, 1)
+            for c, s in (a, b): s.sendall(b"y"); c.recv(1)
+    return out
+
+@scenario
 def a_set_that_was_duplicated_before_its_first_socket():
     out = []
     for duplicate in (os.dup, lambda fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3), lambda fd: os.dup2(fd, 90)):

@@ -183,6 +183,8 @@ pub(crate) fn control(
         (libc::EPOLL_CTL_DEL, Some(at), _) => {
             let done = sys::epoll_control(epoll, what, fd, 0, 0);
             inner.remove(at);
+            // A doorbell that a sleeper relies on may have gone with it.
+            inner.rouse(set);
             Some(done)
         }
         (libc::EPOLL_CTL_ADD, _, Some(event)) => {
@@ -312,7 +314,7 @@ pub(crate) fn forget(socket: &'static Socket, fd: c_int) {
     }
     // While the connection has another descriptor, the kernel goes on reporting the entry.
     let other = table::other_descriptor_of(socket, fd);
-    let has = |set: &Set| set.lock().is_some_and(|inner| inner.find(socket, fd).is_some());
+    let has = |set: &'static Set| set.lock().is_some_and(|inner| inner.find(socket, fd).is_some());
     if other.is_some()
         && !socket.is_attached()
         && sets().any(|set| set.own.load(Ordering::SeqCst) && has(set))
@@ -419,13 +421,13 @@ pub(crate) fn after_fork() {
 
 impl Set {
     /// The entries. `None`: this thread has them already, and is in a signal handler now.
-    fn lock(&self) -> Option<Guard<'_, Slots>> {
+    fn lock(&'static self) -> Option<Guard<'static, Slots>> {
         self.lock_here()
     }
 
     /// [`Set::lock`] for a call that each wait makes.
     #[inline(always)]
-    fn lock_here(&self) -> Option<Guard<'_, Slots>> {
+    fn lock_here(&'static self) -> Option<Guard<'static, Slots>> {
         let mut inner = self.inner.lock()?;
         if !self.orphans.load(Ordering::Acquire).is_null() {
             self.remove_orphans(&mut inner);
@@ -435,7 +437,7 @@ impl Set {
 
     #[cold]
     #[inline(never)]
-    fn remove_orphans(&self, inner: &mut Slots) {
+    fn remove_orphans(&'static self, inner: &mut Slots) {
         let mut next = self.orphans.swap(std::ptr::null_mut(), Ordering::AcqRel);
         while !next.is_null() {
             // SAFETY: the list is this call's alone now, and each was made by `orphan`.
@@ -445,6 +447,7 @@ impl Set {
             }
             next = orphan.next;
         }
+        inner.rouse(self);
     }
 
     /// A descriptor is about to be closed, while the interrupted call of this thread has the entries: its slot
@@ -460,7 +463,7 @@ impl Set {
     }
 
     /// Whether it has a socket of ours.
-    pub(crate) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&'static self) -> bool {
         self.lock().is_some_and(|inner| inner.slots.iter().any(|slot| slot.socket.is_some()))
     }
 
@@ -485,7 +488,7 @@ impl Set {
     }
 
     /// A descriptor is about to be closed.
-    pub(crate) fn closed(&self, fd: c_int) {
+    pub(crate) fn closed(&'static self, fd: c_int) {
         if self.descriptor.load(Ordering::Acquire) == fd {
             self.descriptor.store(-1, Ordering::Release);
         }
@@ -503,7 +506,7 @@ impl Set {
 
     /// No call that was under way when the last descriptor was closed waits any more.
     #[cold]
-    fn left(&self) {
+    fn left(&'static self) {
         // As the next set that takes this place would.
         let (old, new, order) = (0, 1, Ordering::SeqCst);
         if self.descriptors.compare_exchange(old, new, order, order).is_ok() {
@@ -514,7 +517,7 @@ impl Set {
         }
     }
 
-    fn release(&self) {
+    fn release(&'static self) {
         self.empty();
         let kept = self.kept.swap(-1, Ordering::SeqCst);
         if kept >= 0 {
@@ -522,7 +525,7 @@ impl Set {
         }
     }
 
-    fn empty(&self) {
+    fn empty(&'static self) {
         if let Some(mut inner) = self.lock() {
             for at in 0..inner.slots.len() as u32 {
                 inner.remove(at);
@@ -532,7 +535,7 @@ impl Set {
     }
 
     /// An entry that is none of ours was given, with this event.
-    fn sees(&self, event: libc::epoll_event) {
+    fn sees(&'static self, event: libc::epoll_event) {
         use transom_switch::interest::{RDNORM, WRNORM};
         if event.events & (RDNORM | WRNORM) != 0
             && let Some(mut inner) = self.lock()
@@ -560,7 +563,7 @@ impl Set {
     }
 
     /// From now on each socket has a doorbell of its own.
-    fn rings_for_each(&self) {
+    fn rings_for_each(&'static self) {
         if self.waiters.say(SEVERAL)
             && let Some(inner) = self.lock()
         {
@@ -569,7 +572,7 @@ impl Set {
     }
 
     /// A call uses the set. One that was inherited has waiters in two processes from then on.
-    fn is_used_here(&self) {
+    fn is_used_here(&'static self) {
         if self.inherited.load(Ordering::Relaxed) && self.inherited.swap(false, Ordering::SeqCst) {
             self.waiters.say(SEVERAL | ELSEWHERE);
             if let Some(inner) = self.lock() {
@@ -579,7 +582,7 @@ impl Set {
     }
 
     /// Others may wait for it from now on: its young connections stay with TCP.
-    fn goes_elsewhere(&self) {
+    fn goes_elsewhere(&'static self) {
         self.waiters.say(SEVERAL | ELSEWHERE);
         if let Some(inner) = self.lock() {
             for socket in inner.slots.iter().filter_map(|slot| slot.socket) {
@@ -590,7 +593,7 @@ impl Set {
     }
 
     /// Whether a call would report a switched socket.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&'static self) -> bool {
         self.lock().is_some_and(|inner| inner.has_ready())
     }
 }

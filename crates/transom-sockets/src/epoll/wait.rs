@@ -115,7 +115,7 @@ impl Set {
     /// A look at the hot sockets. `first`: the call has not looked before.
     #[inline(always)]
     fn look(
-        &self,
+        &'static self,
         epoll: c_int,
         room: (*mut libc::epoll_event, usize),
         first: bool,
@@ -222,7 +222,7 @@ impl Set {
     }
 
     /// Sleep in the kernel by `sleep`, which gets how long that may last at most. `None`: a hot socket is ready.
-    fn asleep<T>(&self, sleep: impl FnOnce(Option<u64>) -> T) -> Option<T> {
+    fn asleep<T>(&'static self, sleep: impl FnOnce(Option<u64>) -> T) -> Option<T> {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         ASLEEP.fetch_add(1, Ordering::SeqCst);
         let slept = self.goes_cold().map(sleep);
@@ -233,7 +233,7 @@ impl Set {
 
     /// Arm every hot socket, and leave those to the kernel that have had nothing for some turns. The sleep
     /// may last so many nanoseconds at most. `None`: one of them is ready.
-    fn goes_cold(&self) -> Option<Option<u64>> {
+    fn goes_cold(&'static self) -> Option<Option<u64>> {
         let Some(mut inner) = self.lock() else { return Some(None) };
         if inner.hot.is_empty() {
             return Some(None);
