@@ -574,13 +574,17 @@ def epoll_nested_and_taken_without_asking():
 
 @scenario
 def epoll_nested_for_room():
-    c, s = pair(); c.setblocking(False); e = select.epoll(); o = select.epoll(); e.register(c, select.EPOLLOUT); o.register(e, select.EPOLLIN)
-    out = [len(o.poll(2)), len(e.poll(0))]; n = 0
-    try:
-        while True: n += c.send(b"q" * 65536)
-    except BlockingIOError: out.append(len(o.poll(0)))
-    while n: n -= len(s.recv(n))
-    return out + [len(o.poll(2)), len(e.poll(0))]
+    out = []
+    for known in (False, True):
+        c, s = pair(); c.setblocking(False); e = select.epoll(); o = select.epoll(); e.register(c, select.EPOLLOUT)
+        if known: e.poll(0); e.unregister(c); e.register(c, select.EPOLLOUT)
+        o.register(e, select.EPOLLIN); out += [len(o.poll(2)), len(e.poll(0))]; n = 0
+        try:
+            while True: n += c.send(b"q" * 65536)
+        except BlockingIOError: out.append(len(o.poll(0)))
+        while n: n -= len(s.recv(n))
+        out += [len(o.poll(2)), len(e.poll(0))]
+    return out
 
 @scenario
 def a_signal_ends_poll_whatever_its_flags():

@@ -138,6 +138,7 @@ fn nest(inner: &'static Set) {
         for at in 0..slots.slots.len() as u32 {
             slots.settle(at, inner);
         }
+        slots.rouse(inner);
     }
 }
 
@@ -189,6 +190,10 @@ pub(crate) fn control(
         }
         (libc::EPOLL_CTL_ADD, _, Some(event)) => {
             let at = inner.insert(socket, fd, event);
+            // A thread that waits for the set past this library has nothing else.
+            if set.waited.load(Ordering::Relaxed) {
+                inner.forget_doorbells(at);
+            }
             let done = inner.register(at, epoll, libc::EPOLL_CTL_ADD);
             // An entry that the kernel has lost meanwhile is known here still.
             let ends = if done.is_ok() { known } else { Some(at) };

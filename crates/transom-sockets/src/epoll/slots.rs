@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use transom_switch::interest::{self, Interest, Ready};
 use transom_switch::session::{Road, Session};
@@ -154,6 +154,16 @@ impl Slots {
         self.count_once(at);
         self.hot.retain(|hot| *hot != at);
         self.free.push(at);
+    }
+
+    /// Before the kernel gets a slot: doorbells that are over would have it report the new entry at once.
+    pub(super) fn forget_doorbells(&self, at: u32) {
+        let slot = &self.slots[at as usize];
+        let Some(session) = slot.socket.and_then(|socket| socket.session()) else { return };
+        let relies = |count: &AtomicU32| count.load(Ordering::SeqCst) > 0;
+        stream::drain_if(&session, slot.fd, || {
+            !relies(&session.end().waiting) && !relies(&session.end().members)
+        });
     }
 
     /// Whether the program has closed the descriptor of this entry, and not given the one that stands in for it.
