@@ -438,6 +438,8 @@ fn take_options(fd: c_int, session: &Session<'_>) {
     let linger = sys::option::<[c_int; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let abortive = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
     end.abortive.store(u32::from(abortive), Ordering::Relaxed);
+    let kept = sys::option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_LINGER2);
+    end.brief.store(u32::from(kept.is_ok_and(|seconds| seconds < 0)), Ordering::Relaxed);
     let is_set = |level, name| {
         u32::from(sys::option::<c_int>(fd, level, name).is_ok_and(|value| value != 0))
     };

@@ -118,6 +118,27 @@ pub(crate) fn is_pipe(fd: c_int) -> bool {
     about(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
+/// Whether it is a file that says how long it is.
+pub(crate) fn has_length(fd: c_int) -> bool {
+    let is = |about: libc::stat| about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_size > 0;
+    about(fd).is_some_and(is)
+}
+
+/// Whether a `sendfile` of `count` bytes from this place of a file moves the place: devices may have none.
+///
+/// # Errors
+/// The kernel's, where `sendfile` takes no such file.
+pub(crate) fn moves_from(fd: c_int, at: i64, count: usize) -> Result<bool, Errno> {
+    let Ok(nowhere) = open(c"/dev/null", libc::O_WRONLY | libc::O_CLOEXEC, 0) else {
+        return Ok(true);
+    };
+    let mut place = at;
+    // SAFETY: the kernel reads and writes one word.
+    let sent = unsafe { call!(libc::SYS_sendfile, nowhere, fd, &raw mut place, count.min(1)) };
+    close(nowhere);
+    sent.map(|sent| sent == 0 || place != at)
+}
+
 pub(crate) fn read(fd: c_int, to: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel writes into the slice.
     unsafe { call!(libc::SYS_read, fd, to.as_mut_ptr(), to.len()) }

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 };
 
 use transom_switch::layout::{HEADER, Header, Side, segment_length, side_length};
-use transom_switch::session::Session;
+use transom_switch::session::{Session, State};
 
 use super::deferred::Deferred;
 use super::epoll::Set;
@@ -251,6 +251,14 @@ impl Socket {
     }
 
     pub(crate) fn set_gone(&self) {
+        // The reset of a TCP that keeps no state behind its close comes by itself (TCP_LINGER2 of tcp(7)).
+        let is_brief = |session: Session<'_>| {
+            let brief = session.peer().brief.load(Ordering::Relaxed) != 0;
+            brief && session.state() == State::Claimed && !session.has_finished()
+        };
+        if !self.is_gone() && self.session().is_some_and(is_brief) {
+            self.refuse();
+        }
         self.gone.store(true, Ordering::Relaxed);
     }
 

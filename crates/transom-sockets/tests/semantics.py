@@ -1890,6 +1890,58 @@ def a_receiver_that_sleeps_behind_an_offset_of_looks():
     until(lambda: open(f"/proc/self/task/{t.native_id}/syscall").read().startswith("45 ")); c.sendall(b"x"); t.join(20); c.sendall(b"abcdef"); until(lambda: unread(s) == 6)
     return out + [s.getsockopt(socket.SOL_SOCKET, 42), attempt(s.recv, 9, socket.MSG_PEEK), s.getsockopt(socket.SOL_SOCKET, 42)]
 
+@scenario
+def a_close_behind_which_nothing_is_kept():
+    """TCP_LINGER2 below 0: the peer can send nothing more, and is told so at once."""
+    out = []
+    for seconds in (-1, 0, 1):
+        for first in ("nothing", "bytes", "half", "behind", "young"):
+            l = listener(); c = socket.create_connection(l.getsockname()); s, _ = l.accept(); l.close()
+            for end in (c, s): end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if first == "young": c.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, seconds)
+            warm(c, s)
+            if first != "young": c.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, seconds)
+            if first == "bytes": c.sendall(b"bytes"); until(lambda: unread(s) == 5)
+            if first == "half": c.shutdown(socket.SHUT_WR); until(lambda: "RDHUP" in polled(s, select.POLLRDHUP))
+            if first == "behind": s.shutdown(socket.SHUT_WR); until(lambda: "RDHUP" in polled(c, select.POLLRDHUP))
+            c.close(); until(lambda: polled(s, 0 if seconds < 0 else select.POLLRDHUP))
+            v = [seconds, first, polled(s), attempt(s.recv, 3), attempt(s.recv, 9), attempt(s.send, b"x")]
+            until(lambda: polled(s, 0)); out.append(v + [polled(s), number_of_error(s), attempt(s.send, b"x"), attempt(s.recv, 9)])
+    return out
+
+@scenario
+def files_that_are_on_no_disk():
+    """What sendfile says of files of /proc and of devices, and where the offset is behind it."""
+    import ctypes
+    sendfile = ctypes.CDLL(None, use_errno=True).sendfile; sendfile.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]; sendfile.restype = ctypes.c_ssize_t
+    out = []; empty = tempfile.NamedTemporaryFile(); some = tempfile.NamedTemporaryFile(); some.write(bytes(range(30))); some.flush()
+    for path in ("/proc/self/status", "/proc/version", "/proc/self/limits", "/proc/sys/kernel/ostype", "/proc/self", "/dev/null", "/dev/zero", empty.name, some.name):
+        for offset in (None, 0, 5, 1 << 40):
+            for count in (20, 0):
+                c, s = pair(); f = os.open(path, os.O_RDONLY); at = ctypes.c_int64(offset or 0)
+                n = sendfile(c.fileno(), f, None if offset is None else ctypes.byref(at), count); v = n if n >= 0 else errno.errorcode[ctypes.get_errno()]
+                c.shutdown(socket.SHUT_WR); out.append([path if path[1] != "t" else "file", offset, v, at.value, os.lseek(f, 0, os.SEEK_CUR), recv_all(s).decode("latin1")]); os.close(f)
+    return out
+
+@scenario
+def masks_of_another_length():
+    """System calls that wait, with masks of signals of all lengths: the kernel takes those of eight bytes."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True); libc.syscall.restype = ctypes.c_long; c, s = pair(); out = []
+    def call(number, *a):
+        done = libc.syscall(*(ctypes.c_long(x) if isinstance(x, int) else x for x in (number, *a)))
+        return done if done >= 0 else errno.errorcode[ctypes.get_errno()]
+    e = select.epoll(); e.register(s, select.EPOLLIN); room = ctypes.create_string_buffer(64); none = ctypes.c_uint64(0)
+    for sent in (b"", b"x"):
+        c.sendall(sent); until(lambda: unread(s) == len(sent))
+        for length in (0, 4, 7, 8, 9, 16, 128, -1):
+            for mask in (0, ctypes.addressof(none), 1):
+                # ppoll, epoll_pwait, epoll_pwait2, pselect6
+                entry = ctypes.create_string_buffer(struct.pack("ihh", s.fileno(), select.POLLIN, 0)); time_0 = (ctypes.c_long * 2)(0, 0); sets = (ctypes.c_uint64 * 16)(); sets[s.fileno() // 64] = 1 << s.fileno() % 64; pack = (ctypes.c_long * 2)(mask, length)
+                v = [call(271, entry, 1, time_0, mask, length), entry.raw[6], call(281, e.fileno(), room, 4, 0, mask, length), call(441, e.fileno(), room, 4, time_0, mask, length), call(270, s.fileno() + 1, sets, 0, 0, time_0, pack)]
+                out.append([sent.decode(), length, mask if mask < 2 else "a mask", v])
+    return out
+
 def number_of_error(s):
     return errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "none")
 

@@ -197,6 +197,8 @@ pub struct End {
     pub no_delay: AtomicU32,
     /// 1: TCP_CORK, as the program has it.
     pub cork: AtomicU32,
+    /// 1: what comes behind a close of this end is answered by a reset at once (`TCP_LINGER2` below 0).
+    pub brief: AtomicU32,
     /// TCP_CONGESTION, as the program has it: sixteen bytes of a name.
     congestion: [AtomicU64; 2],
     /// Where a look at the stream begins, plus 1 (`SO_PEEK_OFF`); 0: at what is read next.

@@ -31,6 +31,14 @@ unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: 
         Err(libc::EBADF) => return sys::fail(libc::EBADF),
         _ => return sys::fail(libc::EINVAL),
     };
+    // Of files that are not on a disk, such as most of /proc, the kernel alone knows.
+    let moves = if sys::has_length(from) { Ok(true) } else { sys::moves_from(from, at, count) };
+    let moves = match moves {
+        Ok(moves) => i64::from(moves),
+        // A program that has given no offset asks for no place.
+        Err(libc::ESPIPE) if given.is_none() => return sys::fail(libc::EINVAL),
+        Err(error) => return sys::fail(error),
+    };
     let mut room = vec![0; count.min(PIECE)];
     let mut done = 0;
     let mut end = Ok(());
@@ -42,7 +50,7 @@ unsafe fn send_file(held: &Held, to: c_int, from: c_int, offset: Offset, count: 
                 let sent = stream::send(held, to, &vectors(&mut room[..got]), 0, None);
                 match sent {
                     Ok(sent) => {
-                        (done, at) = (done + sent, at + sent as i64);
+                        (done, at) = (done + sent, at + sent as i64 * moves);
                         if sent < got {
                             break;
                         }

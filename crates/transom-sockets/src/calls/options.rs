@@ -58,6 +58,10 @@ fn set(
             end.abortive.store(u32::from(value != 0 && time == 0), Ordering::Relaxed);
             None
         }
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
+            end.brief.store(u32::from(value < 0), Ordering::Relaxed);
+            None
+        }
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => {
             end.inline.store(u32::from(value != 0), Ordering::Relaxed);
             None

@@ -5,6 +5,11 @@ use std::ffi::{c_int, c_long, c_uint};
 use super::{calls, descriptors, io, move_bytes, options, sockets, start, waits};
 use crate::young;
 
+/// Whether the kernel takes a mask of signals that is so long. Where it does not, it says so itself.
+pub(super) fn is_mask(at: usize, length: usize) -> bool {
+    at == 0 || length == size_of::<u64>()
+}
+
 calls! {
     fn syscall(
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
@@ -56,7 +61,7 @@ calls! {
             libc::SYS_getpeername => c_long::from(sockets::getpeername(fd, b as _, c as _)),
             libc::SYS_shutdown => c_long::from(sockets::shutdown(fd, b as c_int)),
             libc::SYS_poll => c_long::from(waits::poll(a as _, b as libc::nfds_t, c as c_int)),
-            libc::SYS_ppoll => {
+            libc::SYS_ppoll if is_mask(d, e) => {
                 c_long::from(waits::ppoll(a as _, b as libc::nfds_t, c as _, d as _))
             }
             libc::SYS_select => c_long::from(waits::select(fd, b as _, c as _, d as _, e as _)),
@@ -73,10 +78,10 @@ calls! {
             libc::SYS_epoll_wait => {
                 c_long::from(waits::epoll_wait(fd, b as _, c as c_int, d as c_int))
             }
-            libc::SYS_epoll_pwait => {
+            libc::SYS_epoll_pwait if is_mask(e, f) => {
                 c_long::from(waits::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _))
             }
-            libc::SYS_epoll_pwait2 => {
+            libc::SYS_epoll_pwait2 if is_mask(e, f) => {
                 c_long::from(waits::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _))
             }
             libc::SYS_execve => c_long::from(start::execve(a as _, b as _, c as _)),

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{answer_int, calls};
+use super::{answer_int, calls, raw};
 use crate::epoll;
 use crate::ready;
 use crate::sys::{self, Errno};
@@ -203,10 +203,10 @@ fn select_ours(
 #[derive(Clone, Copy)]
 struct Pack {
     at: Mask,
-    _length: usize,
+    length: usize,
 }
 
-/// `pselect6`, which has a pack for its mask.
+/// `pselect6`, which has a pack for its mask. `None`: the kernel says what is wrong with it.
 pub(super) unsafe fn pselect6(
     count: c_int,
     [reads, writes, others]: [Fds; 3],
@@ -217,6 +217,9 @@ pub(super) unsafe fn pselect6(
     unsafe {
         let pack = user::fetch_optional(pack as *const Pack).ok()?;
         let mask = pack.map_or(std::ptr::null(), |pack| pack.at);
+        if pack.is_some_and(|pack| !raw::is_mask(pack.at as usize, pack.length)) {
+            return None;
+        }
         Some(pselect(count, reads, writes, others, time, mask))
     }
 }
