@@ -4,8 +4,7 @@
 //! and keeps the peer from running: after looks in vain a thread goes to sleep at once, and tries again
 //! from time to time.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::sys;
 
@@ -19,9 +18,16 @@ const REST: u32 = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Spin(AtomicU32);
 
+/// How many processors there are. A handler of a signal may ask while its own thread does: nobody waits here.
 fn processors() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(sys::processors)
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let known = COUNT.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    let count = sys::processors().max(1);
+    COUNT.store(count, Ordering::Relaxed);
+    count
 }
 
 impl Spin {
