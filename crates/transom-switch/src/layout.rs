@@ -12,7 +12,7 @@ use super::wait::Wait;
 /// The first word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"trnsock1");
 /// The layout of this file. A side that finds another version stays with TCP.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Features that both sides must know: none yet. A side that finds one it lacks stays with TCP.
 pub const FEATURES: u32 = 0;
 /// Sizes of a side's smallest ring that are taken, in bytes: powers of two.
