@@ -139,8 +139,10 @@ impl Id {
     fn place_is_free(self: &Arc<Id>) {
         let listener = {
             let mut inner = self.lock();
-            let waits = std::mem::take(&mut inner.is_full);
-            inner.port.as_ref().filter(|_| waits).map(|port| port.listener.clone())
+            // The place may have been taken again since it was free: then the next one goes on.
+            let goes_on = inner.is_full && inner.waiting.has_room(inner.backlog);
+            inner.is_full &= !goes_on;
+            inner.port.as_ref().filter(|_| goes_on).map(|port| port.listener.clone())
         };
         if let Some(listener) = listener {
             requests::go_on(Arc::downgrade(self), Arc::downgrade(&listener));
