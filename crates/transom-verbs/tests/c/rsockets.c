@@ -271,7 +271,9 @@ static void nonblocking(int l) {
     socklen_t length = sizeof error;
     CHECK("V137", rfcntl(a, F_GETFL) & O_NONBLOCK, "SOCK_NONBLOCK is lost");
     struct sockaddr_in to = at(port);
-    REFUSES(rconnect(a, (void *)&to, sizeof to), EINPROGRESS);
+    /* The listener connects its peers by itself, and may have done so by now. */
+    int done = rconnect(a, (void *)&to, sizeof to);
+    CHECK("V137", done == 0 || (done == -1 && errno == EINPROGRESS), "%d, errno %d", done, errno);
     CHECK("V137", ready(l, POLLIN, -1) == POLLIN, "no connection to accept");
     int b = raccept(l, NULL, NULL);
     CHECK("V137", ready(a, POLLIN | POLLOUT, -1) == POLLOUT, "not connected");
