@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use transom_os::users::{own as user, owns};
+use transom_os::users::{UNMAPPED, own as user, owns};
 
 /// How a socket's name ends. Before it stand the process's number, a hyphen, and what makes the name
 /// unlike every other.
@@ -80,11 +80,7 @@ impl Folder {
         let (about, folder) = open.map_err(|error| failed(error.to_string()))?;
         if !owns(folder, about.uid()) {
             let (owner, user) = (about.uid(), user());
-            let many = if owner == user {
-                ", as which all users appear that this namespace does not map"
-            } else {
-                ""
-            };
+            let many = if owner == user { UNMAPPED } else { "" };
             return Err(failed(format!("is user {owner}'s{many}, and has to be user {user}'s")));
         }
         if about.mode() & 0o077 != 0 {

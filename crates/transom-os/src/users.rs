@@ -42,6 +42,9 @@ pub fn owns(folder: impl AsFd, owner: u32) -> bool {
     owner == own() && (!is_ambiguous(read, owner) || may_change(folder.as_fd().as_raw_fd()))
 }
 
+/// The words of a refusal behind an owner's number that is this user's, but stands for others as well.
+pub const UNMAPPED: &str = ", as which all users appear that this namespace does not map";
+
 /// Whether the kernel lets this process change the mode of a folder, which is set to what it is.
 #[must_use]
 pub fn may_change(folder: RawFd) -> bool {

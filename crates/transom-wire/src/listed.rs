@@ -1,7 +1,7 @@
 //! Enums whose variants have numbers on a wire.
 
-/// Makes an enum, and `ALL` with every variant of it in order: a variant cannot be left out of the list, and its
-/// number is not its place by accident.
+/// Makes an enum whose variants have consecutive numbers, and `ALL`, the list of them in that order. Both come of one
+/// text, so that the list lacks no variant.
 #[macro_export]
 macro_rules! listed_enum {
     ($(#[$outer:meta])* $visible:vis enum $name:ident { $($(#[$inner:meta])* $variant:ident = $number:literal,)+ }) => {

@@ -76,11 +76,11 @@ impl Connection {
                 quiet = self.quiet(cx);
                 pass = memory.pass(&mut *cx.lane);
             }
-            let in_loop = quiet.is_some();
+            let is_quiet = quiet.is_some();
             match decoded.event {
-                None if in_loop && consumed > 0 => frames.taken(consumed),
+                None if is_quiet && consumed > 0 => frames.taken(consumed),
                 Some(Event::Write { token, address, payload, last: true, immediate })
-                    if in_loop && (immediate.is_none() || self.takes_immediate()) =>
+                    if is_quiet && (immediate.is_none() || self.takes_immediate()) =>
                 {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
@@ -113,7 +113,7 @@ impl Connection {
                     solicited,
                     invalidate: None,
                     immediate,
-                }) if in_loop && self.takes_whole(payload, immediate) => {
+                }) if is_quiet && self.takes_whole(payload, immediate) => {
                     self.see_message();
                     let under = (&mut pass, cx.host, cx.now);
                     let brings = (solicited, immediate);

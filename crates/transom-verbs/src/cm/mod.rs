@@ -6,6 +6,7 @@ mod active;
 mod address;
 mod alias;
 mod attributes;
+mod backlog;
 mod end;
 mod group;
 mod passive;
@@ -21,6 +22,7 @@ use transom_engine::raw;
 use transom_wire::ReadLimits;
 
 pub(crate) use alias::{is_alias, join, shown, standing_for};
+use backlog::Backlog;
 pub(crate) use group::Joined;
 pub(crate) use passive::Place;
 pub(crate) use port::{Claim, DatagramPort};
@@ -182,12 +184,8 @@ pub(crate) struct Inner {
     pub(crate) parameters: Parameters,
     /// The word of the peer's front, where it has come with its request or acceptance.
     peer_word: Option<Word>,
-    /// A listener's: how many Requests wait for the program as events at most (Verbs V131).
-    backlog: usize,
-    /// Those that do.
-    waiting: raw::DescriptorShare,
-    /// The listener is not asked for another one until an event is fetched.
-    is_full: bool,
+    /// A listener's: Requests that wait for the program as events (Verbs V131).
+    backlog: Backlog,
     /// The id's port, which takes Requests once the id listens.
     port: Option<port::Port>,
     connector: Option<Arc<raw::Connector>>,
@@ -292,9 +290,7 @@ impl Id {
                 traffic_class: 0,
                 parameters: Parameters::default(),
                 peer_word: None,
-                backlog: 0,
-                waiting: raw::DescriptorShare::default(),
-                is_full: false,
+                backlog: Backlog::default(),
                 port: None,
                 connector: None,
                 datagrams: datagrams.then(Datagrams::default),

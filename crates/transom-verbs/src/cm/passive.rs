@@ -61,7 +61,7 @@ impl Id {
         port.listen(&self.context().adapter, behind)?;
         let listener = port.listener.clone();
         inner.state = State::Listening;
-        inner.backlog = backlog;
+        inner.backlog.most = backlog;
         drop(inner);
         show();
         requests::serve(&Arc::downgrade(self), &listener)
@@ -73,10 +73,8 @@ impl Id {
         settle(&self.context().accepting);
         let (channel, place) = {
             let inner = self.lock();
-            let place = inner.waiting.has_room(inner.backlog).then(|| Place {
-                listener: Arc::downgrade(self),
-                held: Some(inner.waiting.take()),
-            });
+            let held = inner.backlog.take();
+            let place = held.map(|held| Place { listener: Arc::downgrade(self), held: Some(held) });
             (inner.channel.clone(), place)
         };
         if place.is_none() {
@@ -131,17 +129,13 @@ impl Id {
 
     /// Whether another Request may come now. If not, one is asked for when a place is free.
     fn takes_another(&self) -> bool {
-        let mut inner = self.lock();
-        inner.is_full = kind().infiniband && !inner.waiting.has_room(inner.backlog);
-        !inner.is_full
+        !kind().infiniband || self.lock().backlog.takes_another()
     }
 
     fn place_is_free(self: &Arc<Id>) {
         let listener = {
             let mut inner = self.lock();
-            // The place may have been taken again since it was free: then the next one goes on.
-            let goes_on = inner.is_full && inner.waiting.has_room(inner.backlog);
-            inner.is_full &= !goes_on;
+            let goes_on = inner.backlog.goes_on();
             inner.port.as_ref().filter(|_| goes_on).map(|port| port.listener.clone())
         };
         if let Some(listener) = listener {

@@ -260,13 +260,15 @@ pub(crate) unsafe extern "C" fn post_send(
                 pair.post_chain(expected, |chain| {
                     // SAFETY: as above.
                     while let Some(request) = unsafe { value(wr) } {
+                        // Read before: once it is posted, another thread may poll its completion and free it.
+                        let next = request.0.next;
                         // SAFETY: as above.
                         length += unsafe {
                             post_one(pair, request, |request, data, to| {
                                 chain.post(request, data, to)
                             })
                         }?;
-                        wr = request.0.next;
+                        wr = next;
                     }
                     Ok(())
                 })
@@ -298,6 +300,7 @@ unsafe fn post_receives(
         post(expected, &mut |chain| {
             // SAFETY: this function's contract.
             while let Some(receive) = unsafe { value(wr) } {
+                let next = receive.0.next; // as above
                 // SAFETY: as above.
                 let given = unsafe { entries(receive.0.sg_list, receive.0.num_sge) }?;
                 if given.len() > most_sge as usize {
@@ -306,7 +309,7 @@ unsafe fn post_receives(
                 let (mut list, mut room) = (List::new(), limits::MESSAGE);
                 fill(&mut list, given.iter().map(|entry| clipped(entry, &mut room)))?;
                 chain.post(receive.0.wr_id, &list).map_err(post_error)?;
-                wr = receive.0.next;
+                wr = next;
             }
             Ok(())
         })

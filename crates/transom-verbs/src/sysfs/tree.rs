@@ -11,6 +11,7 @@ use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use transom_os::users;
 
 /// A folder, for steps from there; a link in its place is none.
 const FOLDER: OFlags =
@@ -257,9 +258,10 @@ fn step_into(folder: &OwnedFd, step: Component<'_>) -> Result<OwnedFd> {
 /// Whether a folder is this user's, and no other may change what is in it.
 fn check(folder: &OwnedFd) -> std::result::Result<(), String> {
     let about = rustix::fs::fstat(folder).map_err(|error| error.to_string())?;
-    let (owner, user) = (about.st_uid, rustix::process::geteuid().as_raw());
-    if !transom_os::users::owns(folder, owner) {
-        return Err(format!("is user {owner}'s, and has to be user {user}'s"));
+    let (owner, user) = (about.st_uid, users::own());
+    if !users::owns(folder, owner) {
+        let many = if owner == user { users::UNMAPPED } else { "" };
+        return Err(format!("is user {owner}'s{many}, and has to be user {user}'s"));
     }
     let mode = about.st_mode & 0o777;
     if mode & 0o022 != 0 {

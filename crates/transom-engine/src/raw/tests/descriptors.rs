@@ -3,12 +3,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::harness::*;
-use super::processes::{alone, parent};
+use super::processes::{alone, parent, talking_child_of};
 use super::upgrade::{ask, offerer};
 use super::users::{become_another_user, is_root};
 use crate::Status;
@@ -67,14 +67,7 @@ fn hold<T>(one: impl FnMut(usize) -> T) {
 fn flooded(test: &str, listeners: &[&Listener]) -> Child {
     let at: Vec<_> = listeners.iter().map(|listener| listener.address().unwrap()).collect();
     let ports: Vec<_> = at.iter().map(|at| at.port().to_string()).collect();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
-        .env("TRANSOM_TEST_PEER", at[0].to_string())
-        .env(PORTS, ports.join(" "))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = talking_child_of(test, at[0], &[(PORTS, &ports.join(" "))]);
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "all are there"));
     child

@@ -37,6 +37,18 @@ pub(super) fn child_of(test: &str, at: SocketAddr, more: &[(&str, &str)]) -> Chi
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
+/// The named test in another process, which listens to this one and tells it lines.
+pub(super) fn talking_child_of(test: &str, at: SocketAddr, more: &[(&str, &str)]) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
+        .env(PEER, at.to_string())
+        .envs(more.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 /// Whether this process has the named test for itself: it counts what the process has. If not, one is
 /// started that has, and must succeed.
 pub(super) fn alone(test: &str) -> bool {

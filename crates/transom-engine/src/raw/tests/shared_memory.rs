@@ -7,7 +7,7 @@ use rustix::net::RecvFlags;
 use transom_memory::{Rights, Token};
 
 use super::harness::*;
-use super::processes::{accepted, alone, child_of, connected_with, parent};
+use super::processes::{accepted, alone, child_of, connected_with, parent, talking_child_of};
 use super::rings::{process, read_note};
 use super::users::{become_another_user, is_root};
 use crate::raw::{Options, SharedMemory};
@@ -533,7 +533,6 @@ fn no_region_is_lent_to_another_user_that_shares_the_rings() {
 fn regions_of_a_peer_leave_address_space_to_the_program() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
     const REGIONS: usize = 16;
     const EACH: usize = 32 << 20;
     const SENT: u64 = 2;
@@ -563,13 +562,7 @@ fn regions_of_a_peer_leave_address_space_to_the_program() {
     let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
     let may_have = (size << 10) + (400 << 20);
     setrlimit(Resource::As, Rlimit { current: Some(may_have), ..limit }).unwrap();
-    let mut peer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
-        .env("TRANSOM_TEST_PEER", listener.address().unwrap().to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut peer = talking_child_of(test, listener.address().unwrap(), &[]);
     let receives = REGIONS as u64 * SENT;
     let (_small, _gone) = accepted(&end, &listener, 0);
     let room = end.buffer(4096);

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use rustix::net::{
 use transom_memory::Rights;
 
 use super::harness::*;
-use super::processes::{alone, connected_with, parent};
+use super::processes::{alone, connected_with, parent, talking_child_of};
 use super::shared_memory::shared;
 use super::users::{become_another_user, is_root};
 use crate::driver::Link;
@@ -99,13 +99,7 @@ fn own(name: &str) -> String {
 
 /// A process that plays the other side of `test`, until its standard input ends.
 fn other_side(test: &str, at: SocketAddr) -> (Child, impl Iterator<Item = String> + use<>) {
-    let mut other = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("raw::tests::slow::{test}"), "--nocapture"])
-        .env("TRANSOM_TEST_PEER", at.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut other = talking_child_of(&format!("slow::{test}"), at, &[]);
     let lines = BufReader::new(other.stdout.take().unwrap()).lines().map(Result::unwrap);
     (other, lines)
 }

@@ -2,12 +2,13 @@
 //! refused. A child of this process takes another user's number for it, which only root can.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 
 use transom_memory::Rights;
 
 use super::harness::*;
-use super::processes::{accepted, alone, child_of, connected_with, end_with_parent, parent};
+use super::processes::{
+    accepted, alone, child_of, connected_with, end_with_parent, parent, talking_child_of,
+};
 use super::upgrade::{NONCE, ask, hello, offerer};
 use crate::raw::{Explain, HalfOpen, Options, Path, PathReason};
 use crate::sys::LocalListener;
@@ -161,13 +162,7 @@ fn silent_connections_of_a_user_keep_no_other_user_out() {
     let passive = End::new(&Options { half_open, ..Options::from_env() });
     let listener = listening(&passive);
     let at = listener.address().unwrap();
-    let mut silent = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("raw::tests::users::{test}"), "--nocapture"])
-        .envs([("TRANSOM_TEST_PEER", at.to_string()), (ASKS, "silent".to_owned())])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut silent = talking_child_of(&format!("users::{test}"), at, &[(ASKS, "silent")]);
     let mut lines = BufReader::new(silent.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "all are there"));
     until("they are turned away", || listener.turned_away() >= 54);
@@ -200,13 +195,7 @@ fn a_process_that_acts_for_a_user_shares_no_memory_with_that_user() {
     }
     let passive = End::new(&Options { path: Path::Process, ..Options::from_env() });
     let listener = listening(&passive);
-    let mut peer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("raw::tests::{test}"), "--nocapture"])
-        .env("TRANSOM_TEST_PEER", listener.address().unwrap().to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut peer = talking_child_of(test, listener.address().unwrap(), &[]);
     let mut lines = BufReader::new(peer.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "ready"));
     // SAFETY: plain calls; libc changes every thread of the process.
@@ -243,13 +232,7 @@ fn an_upgrade_socket_of_another_user_is_not_used() {
     let passive = End::new(&Options { path: Path::Process, ..Options::from_env() });
     let listener = passive.adapter.listener(loopback()).unwrap();
     let at = listener.address().unwrap();
-    let mut squatter = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("raw::tests::users::{test}"), "--nocapture"])
-        .env("TRANSOM_TEST_PEER", at.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut squatter = talking_child_of(&format!("users::{test}"), at, &[]);
     let mut lines = BufReader::new(squatter.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "it stands"));
     listener.listen(0).unwrap();
